@@ -1,0 +1,46 @@
+#include "status.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+
+static _Thread_local char message[512];
+
+const char *status_string(attention_status status)
+{
+    switch (status) {
+    case ATTENTION_OK: return "no error";
+    case ATTENTION_BAD_ARGUMENT: return "bad argument";
+    case ATTENTION_BAD_FILE: return "bad file";
+    case ATTENTION_NO_MEMORY: return "not enough memory";
+    case ATTENTION_NO_DEVICE: return "no usable device";
+    case ATTENTION_WRITE_FAILED: return "write failed";
+    }
+    return "unknown status";
+}
+
+attention_status status_fail(attention_status status, const char *format, ...)
+{
+    va_list list;
+    va_start(list, format);
+    vsnprintf(message, sizeof message, format, list);
+    va_end(list);
+    return status;
+}
+
+const char *status_message(void)
+{
+    return message;
+}
+
+int status_exit_code(attention_status status)
+{
+    switch (status) {
+    case ATTENTION_OK: return 0;
+    case ATTENTION_BAD_ARGUMENT:
+    case ATTENTION_BAD_FILE: return 2;
+    case ATTENTION_NO_MEMORY:
+    case ATTENTION_NO_DEVICE:
+    case ATTENTION_WRITE_FAILED: return 3;
+    }
+    return 1;
+}
