@@ -48,9 +48,10 @@ void oracle_compute_row(oracle_row *row, double *scratch, const float *q, const 
             sizes[x] += fabs((double)v_row[x]);
         }
     }
-    // fp32 slack: a score is wrong by a few roundings of its largest partial sums, and so is its
-    // weight, relatively; and a weight below 2^-125 may count as 0.
-    const double slack = 0x1p-24 * (4 + 2 * largest_products);
+    // fp32 slack. A score sums d products one by one; its roundings add up like a random walk, to
+    // about sqrt(d) of the products' sizes, and an error of a score is a relative error of its
+    // weight. A weight below 2^-125 may count as 0.
+    const double slack = 0x1p-24 * (4 + fmax(2, sqrt((double)d)) * largest_products);
     for (int64_t x = 0; x < d; x++) {
         row->o[x] = sum == 0 ? 0 : row->o[x] / sum;
         const double weighted = sum == 0 ? 0 : weighted_sizes[x] / sum;
