@@ -60,19 +60,19 @@ INLINE void block(float *c, int64_t ldc, const float *a, int64_t lda, const floa
     UNROLL
     for (int r = 0; r < rows; r++)
         UNROLL
-    for (int x = 0; x < vectors; x++)
+    for (int64_t x = 0; x < vectors; x++)
         acc[r][x] = (vec){0};
 
     for (int64_t t = 0; t < depth; t++) {
         vec row_of_b[VECTORS];
         UNROLL
-        for (int x = 0; x < vectors; x++)
+        for (int64_t x = 0; x < vectors; x++)
             row_of_b[x] = load(b + t * ldb + x * LANES);
         UNROLL
         for (int r = 0; r < rows; r++) {
             const vec broadcast = a[r * lda + t] - (vec){0};
             UNROLL
-            for (int x = 0; x < vectors; x++)
+            for (int64_t x = 0; x < vectors; x++)
                 acc[r][x] += broadcast * row_of_b[x];
         }
     }
@@ -80,11 +80,11 @@ INLINE void block(float *c, int64_t ldc, const float *a, int64_t lda, const floa
     UNROLL
     for (int r = 0; r < rows; r++) {
         float *out = c + r * ldc, edge[WIDTH];
-        const bool whole = cols >= vectors * LANES;
+        const bool whole = cols >= (int64_t)vectors * LANES;
         if (!whole && add) memcpy(edge, out, (size_t)cols * sizeof *edge);
         float *target = whole ? out : edge;
         UNROLL
-        for (int x = 0; x < vectors; x++)
+        for (int64_t x = 0; x < vectors; x++)
             store(target + x * LANES,
                   add ? load(target + x * LANES) + acc[r][x] : scale * acc[r][x]);
         if (!whole) memcpy(out, edge, (size_t)cols * sizeof *edge);
@@ -120,6 +120,7 @@ static void panel(float *c, int64_t ldc, const float *a, int64_t lda, const floa
 // in registers, because a scalar transpose would take a seventh of the whole product's time.
 static void pack_transposed(float *packed, const float *b, int64_t ldb, int64_t cols, int64_t depth)
 {
+    const int64_t row = WIDTH;
     for (int64_t x = 0; x < WIDTH; x += 4) {
         int64_t t = 0;
         if (x + 4 <= cols)
@@ -134,9 +135,9 @@ static void pack_transposed(float *packed, const float *b, int64_t ldb, int64_t 
                 const vec4 high23 = __builtin_shufflevector(r2, r3, 2, 6, 3, 7);
                 float *to = packed + t * WIDTH + x;
                 *(vec4 *)to = __builtin_shufflevector(low01, low23, 0, 1, 4, 5);
-                *(vec4 *)(to + WIDTH) = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
-                *(vec4 *)(to + 2 * WIDTH) = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
-                *(vec4 *)(to + 3 * WIDTH) = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
+                *(vec4 *)(to + row) = __builtin_shufflevector(low01, low23, 2, 3, 6, 7);
+                *(vec4 *)(to + row * 2) = __builtin_shufflevector(high01, high23, 0, 1, 4, 5);
+                *(vec4 *)(to + row * 3) = __builtin_shufflevector(high01, high23, 2, 3, 6, 7);
             }
         for (; t < depth; t++)
             for (int64_t y = x; y < x + 4; y++)
@@ -185,17 +186,17 @@ INLINE vec select(ivec mask, vec yes, vec no)
 
 static float row_max(const float *x, int64_t count)
 {
-    enum { PARTS = 4 }; // four chains, since each select waits for the one before
+    enum { PARTS = 4, STEP = PARTS * LANES }; // four chains: each select waits for the one before
     vec most[PARTS];
-    for (int part = 0; part < PARTS; part++)
+    for (int64_t part = 0; part < PARTS; part++)
         most[part] = (vec){0} - INFINITY;
     int64_t i = 0;
-    for (; i + PARTS * LANES <= count; i += PARTS * LANES)
-        for (int part = 0; part < PARTS; part++) {
+    for (; i + STEP <= count; i += STEP)
+        for (int64_t part = 0; part < PARTS; part++) {
             const vec next = load(x + i + part * LANES);
             most[part] = select(next > most[part], next, most[part]);
         }
-    for (int part = 1; part < PARTS; part++)
+    for (int64_t part = 1; part < PARTS; part++)
         most[0] = select(most[part] > most[0], most[part], most[0]);
     float result = -INFINITY;
     for (int e = 0; e < LANES; e++)
@@ -229,11 +230,11 @@ INLINE vec exponential(vec x)
 static float row_exp_sum(float *y, const float *x, float base, int64_t count)
 {
     vec sum[SUMS / LANES];
-    for (int part = 0; part < SUMS / LANES; part++)
+    for (int64_t part = 0; part < SUMS / LANES; part++)
         sum[part] = (vec){0};
     int64_t i = 0;
     for (; i + SUMS <= count; i += SUMS)
-        for (int part = 0; part < SUMS / LANES; part++) {
+        for (int64_t part = 0; part < SUMS / LANES; part++) {
             const vec e = exponential(load(x + i + part * LANES) - base);
             store(y + i + part * LANES, e);
             sum[part] += e;
@@ -242,7 +243,7 @@ static float row_exp_sum(float *y, const float *x, float base, int64_t count)
         float edge[SUMS];
         for (int e = 0; e < SUMS; e++)
             edge[e] = i + e < count ? x[i + e] : -INFINITY;
-        for (int part = 0; part < SUMS / LANES; part++) {
+        for (int64_t part = 0; part < SUMS / LANES; part++) {
             const vec e = exponential(load(edge + part * LANES) - base);
             store(edge + part * LANES, e);
             sum[part] += e;
@@ -250,7 +251,7 @@ static float row_exp_sum(float *y, const float *x, float base, int64_t count)
         memcpy(y + i, edge, (size_t)(count - i) * sizeof *y);
     }
     float parts[SUMS];
-    for (int part = 0; part < SUMS / LANES; part++)
+    for (int64_t part = 0; part < SUMS / LANES; part++)
         store(parts + part * LANES, sum[part]);
     for (int half = SUMS / 2; half > 0; half /= 2)
         for (int e = 0; e < half; e++)

@@ -3,7 +3,7 @@
 #include <stdarg.h>
 #include <stdio.h>
 
-static _Thread_local char message[512];
+static _Thread_local char message[8192]; // longer than any path and a sentence about it
 
 const char *status_string(attention_status status)
 {
@@ -24,6 +24,9 @@ attention_status status_fail(attention_status status, const char *format, ...)
     va_start(list, format);
     vsnprintf(message, sizeof message, format, list);
     va_end(list);
+    // A path may hold anything; a sentence stays one line.
+    for (char *c = message; *c; c++)
+        if ((unsigned char)*c < ' ' || *c == 0x7f) *c = '?';
     return status;
 }
 

@@ -113,7 +113,7 @@ attention_status tensor_new(const char *name, int64_t d0, int64_t d1, int64_t d2
     if (status != ATTENTION_OK) return status;
 
     // One aligned line in front remembers the size for tensor_free.
-    const size_t total = ((size_t)bytes + 2 * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
+    const size_t total = ((size_t)bytes + 2UL * ALIGNMENT - 1) / ALIGNMENT * ALIGNMENT;
     char *memory = aligned_alloc(ALIGNMENT, total);
     if (!memory)
         return status_fail(ATTENTION_NO_MEMORY, "%s: %" PRId64 " bytes could not be allocated",

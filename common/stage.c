@@ -1,0 +1,243 @@
+#include "stage.h"
+
+#include <fcntl.h>
+#include <inttypes.h>
+#include <math.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "matmul.h"
+#include "npy.h"
+#include "output_file.h"
+#include "report.h"
+#include "stage_run.h"
+#include "tensor.h"
+
+#define VERSION "1.0"
+enum { OPTIONS_MAX = 48, THREADS_MAX = 1024 };
+
+typedef struct {
+    stage_run run;
+    int64_t threads, trace_row;
+    double scale;
+    int dtype;
+    bool extent_given[4], run_given, scale_given, block_k_given, trace, check, bench;
+    bool help, version;
+    const char *o_path, *lse_path, *p_path, *csv;
+} command;
+
+static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+
+static int build_table(option *table, command *c, const stage *stage)
+{
+    attention_args *a = &c->run.args;
+    bool *run = &c->run_given;
+    // clang-format off
+    const option common[] = {
+        {"batch", "N", "batches (1)",
+         OPTION_INTEGER, &a->batch, 1, INT64_MAX, NULL, &c->extent_given[0]},
+        {"heads", "N", "heads (8)",
+         OPTION_INTEGER, &a->heads, 1, INT64_MAX, NULL, &c->extent_given[1]},
+        {"seq", "N", "sequence length (1024)",
+         OPTION_INTEGER, &a->seq, 1, INT64_MAX, NULL, &c->extent_given[2]},
+        {"head-dim", "N", "head dimension, 1 to 256 (64)",
+         OPTION_INTEGER, &a->head_dim, 1, HEAD_DIM_MAX, NULL, &c->extent_given[3]},
+        {"dtype", "TYPE", "fp32, fp16 or bf16 (fp32); arithmetic is fp32",
+         OPTION_CHOICE, &c->dtype, 0, 0, dtypes, run},
+        {"causal", NULL, "query i sees keys 0 to i",
+         OPTION_FLAG, &a->causal, 0, 0, NULL, run},
+        {"scale", "X", "factor on q k^T (1 / sqrt(head-dim))",
+         OPTION_REAL, &c->scale, 0, 0, NULL, &c->scale_given},
+        {"block-q", "N", "queries a tile",
+         OPTION_INTEGER, &a->block_q, 1, INT64_MAX, NULL, run},
+        {"block-k", "N", "keys a tile",
+         OPTION_INTEGER, &a->block_k, 1, INT64_MAX, NULL, &c->block_k_given},
+        {"seed", "N", "of the inputs, drawn as PyTorch would (0)",
+         OPTION_INTEGER, &c->run.seed, 0, UINT32_MAX, NULL, run},
+        {"amp", "X", "multiplies q and k (1)",
+         OPTION_REAL, &c->run.amp, 0, 0, NULL, run},
+        {"q", "FILE", ".npy, [B, H, N, D] or [N, D]; with --k and --v",
+         OPTION_TEXT, &c->run.q_path, 0, 0, NULL, run},
+        {"k", "FILE", "likewise",
+         OPTION_TEXT, &c->run.k_path, 0, 0, NULL, run},
+        {"v", "FILE", "likewise",
+         OPTION_TEXT, &c->run.v_path, 0, 0, NULL, run},
+        {"out", "FILE", "write o as .npy",
+         OPTION_TEXT, &c->o_path, 0, 0, NULL, NULL},
+        {"lse", "FILE", "write each row's log-sum-exp as .npy",
+         OPTION_TEXT, &c->lse_path, 0, 0, NULL, NULL},
+        {"check", NULL, "against float64 and the stage before",
+         OPTION_FLAG, &c->check, 0, 0, NULL, NULL},
+        {"bench", NULL, "time, useful FLOP/s, scratch memory",
+         OPTION_FLAG, &c->bench, 0, 0, NULL, NULL},
+        {"trace", "ROW", "the rebase of one row, tile by tile",
+         OPTION_INTEGER, &c->trace_row, 0, INT64_MAX, NULL, &c->trace},
+        {"csv", "FILE", "the table of --check, --bench or --trace",
+         OPTION_TEXT, &c->csv, 0, 0, NULL, NULL},
+        {"threads", "N", "OpenMP threads (all cores)",
+         OPTION_INTEGER, &c->threads, 1, THREADS_MAX, NULL, NULL},
+        {"help", NULL, "this",
+         OPTION_FLAG, &c->help, 0, 0, NULL, NULL},
+        {"version", NULL, "version and compiler",
+         OPTION_FLAG, &c->version, 0, 0, NULL, NULL},
+        {"p-out", "FILE", "write the probabilities [B, H, N, N] as .npy",
+         OPTION_TEXT, &c->p_path, 0, 0, NULL, NULL},
+    };
+    // clang-format on
+    int count = (int)(sizeof common / sizeof *common) - !stage->saves_p;
+    memcpy(table, common, (size_t)count * sizeof *table);
+    for (int i = 0; i < stage->option_count && count < OPTIONS_MAX; i++)
+        table[count++] = stage->options[i];
+    return count;
+}
+
+static attention_status check_combination(const command *c)
+{
+    if (c->csv && c->check + c->bench + c->trace != 1)
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "--csv goes with exactly one of --check, --bench and --trace");
+    return ATTENTION_OK;
+}
+
+// Whether every file asked for could be made, before any work is done for it.
+static attention_status outputs_open(const command *c)
+{
+    const char *const paths[] = {c->o_path, c->lse_path, c->p_path, c->csv};
+    for (int i = 0; i < 4; i++) {
+        output_file file;
+        if (!paths[i]) continue;
+        const attention_status status = output_file_open(&file, paths[i]);
+        if (status != ATTENTION_OK) return status;
+        output_file_discard(&file);
+    }
+    return ATTENTION_OK;
+}
+
+static attention_status write_outputs(command *c)
+{
+    const attention_args *a = &c->run.args;
+    const int64_t shape[5] = {a->batch, a->heads, a->seq, a->head_dim, a->seq};
+    const int64_t p_shape[4] = {a->batch, a->heads, a->seq, a->seq};
+    const bool flat = c->run.rank == 2; // files of [seq, head_dim] get a file of that rank back
+    attention_status status = ATTENTION_OK;
+    if (c->o_path)
+        status = npy_write(c->o_path, c->run.o, flat ? 2 : 4, flat ? shape + 2 : shape, a->dtype);
+    if (status == ATTENTION_OK && c->lse_path)
+        status =
+            npy_write(c->lse_path, c->run.lse, flat ? 1 : 3, flat ? shape + 2 : shape, DTYPE_FP32);
+    if (status == ATTENTION_OK && c->p_path)
+        status =
+            npy_write(c->p_path, a->p_out, flat ? 2 : 4, flat ? p_shape + 2 : p_shape, DTYPE_FP32);
+    return status;
+}
+
+static void print_inputs(const command *c, const stage *stage)
+{
+    const attention_args *a = &c->run.args;
+    printf("%s: %s (CPU, %d thread%s, %s)\n", stage->name, stage->title, attention_threads(a),
+           attention_threads(a) == 1 ? "" : "s", matmul_instruction_set());
+    printf("B=%" PRId64 " H=%" PRId64 " N=%" PRId64 " D=%" PRId64 " %s causal=%s scale=%.6g ",
+           a->batch, a->heads, a->seq, a->head_dim, dtype_name(a->dtype), a->causal ? "on" : "off",
+           (double)a->scale);
+    if (c->run.q_path)
+        printf("from %s\n", c->run.q_path);
+    else
+        printf("seed=%" PRId64 " amp=%.6g\n", c->run.seed, c->run.amp);
+}
+
+static attention_status run_command(command *c, const stage *stage)
+{
+    stage_run *run = &c->run;
+    attention_status status = check_combination(c);
+    if (status == ATTENTION_OK) status = stage_run_shape(run, c->extent_given);
+    if (status != ATTENTION_OK) return status;
+    run->args.dtype = (attention_dtype)c->dtype;
+    run->args.scale = (float)(c->scale_given ? c->scale : 1.0 / sqrt((double)run->args.head_dim));
+    status = outputs_open(c);
+    if (status == ATTENTION_OK && stage->scratch_fits) status = stage->scratch_fits(&run->args);
+    if (status == ATTENTION_OK) status = stage_run_inputs(run);
+    if (status == ATTENTION_OK && c->p_path)
+        status = tensor_new("P to save", run->args.batch, run->args.heads, run->args.seq,
+                            run->args.seq, &run->args.p_out);
+    if (status != ATTENTION_OK) return status;
+
+    print_inputs(c, stage);
+    if (!c->check && !c->bench && !c->trace) status = stage_run_summary(run, stage);
+    if (status == ATTENTION_OK && c->trace)
+        status = stage_run_trace(run, stage, c->trace_row, c->csv);
+    if (status == ATTENTION_OK && c->check) status = stage_run_check(run, stage, c->csv);
+    if (status == ATTENTION_OK && c->bench) status = stage_run_bench(run, stage, c->csv);
+    if (status == ATTENTION_OK && (c->o_path || c->lse_path || c->p_path)) {
+        // The modes above may have run another stage last.
+        status = stage->forward(run->q, run->k, run->v, run->o, run->lse, &run->args);
+        if (status == ATTENTION_OK) status = write_outputs(c);
+    }
+    return status;
+}
+
+static bool asks_for_a_run(const command *c)
+{
+    bool any = c->run_given || c->scale_given || c->block_k_given || c->trace || c->check ||
+               c->bench || c->o_path || c->lse_path || c->p_path || c->csv;
+    for (int i = 0; i < 4; i++)
+        any |= c->extent_given[i];
+    return any;
+}
+
+static attention_status dispatch(command *c, const stage *stage, int argc, char **argv)
+{
+    option table[OPTIONS_MAX];
+    const int count = build_table(table, c, stage);
+    attention_status status = options_parse(table, count, argc, argv);
+    if (status != ATTENTION_OK) return status;
+    if (c->help) {
+        printf("%s: %s\nusage: %s [options]; without options, the receipts of this stage\n",
+               stage->name, stage->title, argv[0]);
+        options_help(table, count);
+        puts("exit: 0 fine, 1 a check failed, 2 bad usage or input, 3 a resource is missing");
+        return ATTENTION_OK;
+    }
+    if (c->version) {
+        printf("FlashAttention in stages %s, %s, compiled by %s\n", VERSION, stage->name,
+               __VERSION__);
+        return ATTENTION_OK;
+    }
+    c->run.args.threads = (int)c->threads;
+    bool done = false;
+    if (stage->own_job) {
+        command rest = *c;
+        rest.block_k_given = false; // the job's own option as well
+        status = stage->own_job(!asks_for_a_run(&rest), c->run.args.block_k, &done);
+        if (status != ATTENTION_OK || done) return status;
+    }
+    if (asks_for_a_run(c)) return run_command(c, stage);
+    printf("%s: %s (CPU, %d thread%s, %s)\n", stage->name, stage->title,
+           attention_threads(&c->run.args), attention_threads(&c->run.args) == 1 ? "" : "s",
+           matmul_instruction_set());
+    stage->receipts((int)c->threads);
+    return ATTENTION_OK;
+}
+
+// With a standard stream closed, the next file opened would take its number and its output.
+static void keep_standard_streams(void)
+{
+    for (int fd = 0; fd <= 2; fd++)
+        if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);
+}
+
+int stage_main(const stage *stage, int argc, char **argv)
+{
+    keep_standard_streams();
+    command c = {.run = {.args = attention_args_default(1, 8, 1024, 64), .amp = 1, .rank = 4}};
+    c.run.args.block_q = stage->block_q;
+    c.run.args.block_k = stage->block_k;
+    attention_status status = dispatch(&c, stage, argc, argv);
+    stage_run_free(&c.run);
+    if (status == ATTENTION_OK) status = stdout_flush();
+    if (status != ATTENTION_OK) {
+        fflush(stdout);
+        fprintf(stderr, "%s: %s\n", argv[0], status_message());
+        return status_exit_code(status);
+    }
+    return report_exit_code();
+}

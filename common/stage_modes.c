@@ -1,0 +1,255 @@
+// stage_modes.c: what a run can be asked for: a summary, --check, --bench, --trace.
+#include <inttypes.h>
+#include <malloc.h>
+#include <math.h>
+#include <stdlib.h>
+
+#include "half.h"
+#include "matmul.h"
+#include "oracle.h"
+#include "output_file.h"
+#include "progress.h"
+#include "report.h"
+#include "stage_run.h"
+#include "tensor.h"
+#include "timing.h"
+#include "util.h"
+
+enum { TEXT = 32 };
+
+static attention_status write_csv(const table *t, const char *path)
+{
+    if (!path) return ATTENTION_OK;
+    output_file file;
+    const attention_status status = output_file_open(&file, path);
+    if (status != ATTENTION_OK) return status;
+    table_write_csv(t, file.stream);
+    return output_file_commit(&file);
+}
+
+static attention_status forward(stage_run *run, attention_function *f)
+{
+    return f(run->q, run->k, run->v, run->o, run->lse, &run->args);
+}
+
+attention_status stage_run_summary(stage_run *run, const stage *stage)
+{
+    attention_counters counters = {0};
+    run->args.counters = &counters;
+    const int64_t before = tensor_bytes();
+    tensor_reset_peak();
+    const double start = timing_now();
+    const attention_status status = forward(run, stage->forward);
+    const double elapsed = timing_now() - start;
+    run->args.counters = NULL;
+    if (status != ATTENTION_OK) return status;
+
+    char extra[TEXT], traffic[TEXT];
+    printf("one call: %.3f ms, %.2f GFLOP in %" PRId64
+           " tiles, %s crossing memory, %s of scratch\n",
+           1e3 * elapsed, 1e-9 * (double)counters.flops, counters.tiles,
+           format_bytes((double)(counters.bytes + counters.score_bytes), traffic, TEXT),
+           format_bytes((double)(tensor_peak_bytes() - before), extra, TEXT));
+    printf("o[0, 0, 0, ...] =");
+    for (int64_t x = 0; x < min64(4, run->args.head_dim); x++)
+        printf(" %.6g", (double)run->o[x]);
+    printf("%s\nlse[0, 0, 0] = %.6g\n", run->args.head_dim > 4 ? " ..." : "", (double)run->lse[0]);
+    return ATTENTION_OK;
+}
+
+// One row of the --check table: a stage's output judged by the oracle.
+static attention_status check_row(stage_run *run, table *t, const char *name, bool *passed)
+{
+    oracle_report r;
+    const attention_status status =
+        oracle_check(&r, run->q, run->k, run->v, run->o, run->lse, &run->args);
+    if (status != ATTENTION_OK) return status;
+    table_cell(t, "%s", name);
+    table_cell(t, "%" PRId64 " of %" PRId64, r.rows_checked, r.rows);
+    table_cell(t, "%.3e", r.max_abs);
+    table_cell(t, "%.3e", r.mean_abs);
+    table_cell(t, "%.3e", r.rounding_mean_abs);
+    table_cell(t, "%.2f", r.max_ratio);
+    table_cell(t, "%.1e", r.lse_max);
+    *passed = r.failed == 0;
+    if (!*passed)
+        fprintf(stderr,
+                "%s: %" PRId64 " elements are wrong, the first of o at flat index %" PRId64 "\n",
+                name, r.failed, r.first_failed);
+    return ATTENTION_OK;
+}
+
+attention_status stage_run_check(stage_run *run, const stage *stage, const char *csv)
+{
+    const attention_args *a = &run->args;
+    const int64_t count = a->batch * a->heads * a->seq * a->head_dim;
+    const char *const headings[] = {"vs float64", "rows",     "max err", "mean err",
+                                    "rounding",   "of bound", "lse err"};
+    bool passed, previous_passed = true;
+    attention_status status = forward(run, stage->forward);
+    if (status != ATTENTION_OK) return status;
+
+    table *t = table_new(7, headings);
+    status = check_row(run, t, stage->name, &passed);
+    tensor_difference difference = {0};
+    if (status == ATTENTION_OK && stage->previous) {
+        float *own;
+        status = tensor_new("o", a->batch, a->heads, a->seq, a->head_dim, &own);
+        if (status == ATTENTION_OK) {
+            float *swap = run->o;
+            run->o = own;
+            status = forward(run, stage->previous);
+            if (status == ATTENTION_OK)
+                status = check_row(run, t, stage->previous_name, &previous_passed);
+            difference = tensor_compare(swap, own, count);
+            run->o = swap;
+            tensor_free(own);
+        }
+    }
+    if (status == ATTENTION_OK) status = write_csv(t, csv);
+    if (status != ATTENTION_OK) {
+        table_free(t);
+        return status;
+    }
+    table_print(t);
+    if (stage->previous)
+        printf("  %s against %s: max difference %.3e, mean %.3e\n", stage->name,
+               stage->previous_name, difference.max_abs, difference.mean_abs);
+    report_verdict(passed && previous_passed && isfinite(difference.max_abs),
+                   "every element%s is within its bound; rounding: mean error of the exact answer, "
+                   "rounded",
+                   a->seq > 2048 ? " of the sampled rows" : "");
+    return ATTENTION_OK;
+}
+
+typedef struct {
+    stage_run *run;
+    attention_function *f;
+    attention_status status;
+} timed_call;
+
+static int call_once(void *context)
+{
+    timed_call *call = context;
+    call->status = forward(call->run, call->f);
+    return call->status != ATTENTION_OK;
+}
+
+// Fused multiply-adds a second of all threads at once, in registers.
+static double peak_flops(int threads)
+{
+    double sum = 0;
+#pragma omp parallel num_threads(threads) reduction(+ : sum)
+    sum += matmul_peak_flops();
+    return sum;
+}
+
+static void bench_row(stage_run *run, table *t, const char *name, attention_function *f,
+                      double peak, timing_result *result)
+{
+    timed_call call = {run, f, ATTENTION_OK};
+    const int64_t before = tensor_bytes();
+    tensor_reset_peak();
+    progress("bench", 0, 1);
+    // As many repeats as two seconds hold, from 5 to 50; one call tells how long one takes.
+    timing_result cold;
+    int failed = timing_measure(&cold, call_once, &call, 0, 1);
+    if (!failed) {
+        const int repeats = (int)fmin(50, fmax(5, 2.0 / cold.median));
+        failed = timing_measure(result, call_once, &call, 1, repeats);
+        result->first = cold.first;
+    }
+    table_cell(t, "%s", name);
+    if (failed) {
+        *result = (timing_result){0};
+        table_cell(t, "%s", status_string(call.status));
+        for (int c = 2; c < 8; c++)
+            table_cell(t, "-");
+        return;
+    }
+    const double rate = attention_useful_flops(&run->args) / result->median;
+    table_cell(t, "%.3f", 1e3 * result->first);
+    table_cell(t, "%.3f", 1e3 * result->median);
+    table_cell(t, "%.3f", 1e3 * result->min);
+    table_cell(t, "%.3f", 1e3 * result->max);
+    table_cell(t, "%.1f", 1e-9 * rate);
+    table_cell(t, "%.1f", 100 * rate / peak);
+    table_cell(t, "%.1f", (double)(tensor_peak_bytes() - before) / 0x1p20);
+}
+
+attention_status stage_run_bench(stage_run *run, const stage *stage, const char *csv)
+{
+    // Freed memory stays with the process, so that the calls after the first find their pages
+    // mapped: without this a large malloc is fresh, zeroed memory every time.
+    mallopt(M_MMAP_MAX, 0);
+    mallopt(M_TRIM_THRESHOLD, INT32_MAX);
+    const char *const headings[] = {"method", "first ms", "median ms", "min ms",
+                                    "max ms", "GFLOP/s",  "% of peak", "scratch MiB"};
+    const int threads = attention_threads(&run->args);
+    const double peak = peak_flops(threads);
+    timing_result own, baseline = {0};
+    table *t = table_new(8, headings);
+    bench_row(run, t, stage->name, stage->forward, peak, &own);
+    if (stage->baseline) bench_row(run, t, stage->baseline_name, stage->baseline, peak, &baseline);
+    progress_done();
+    const attention_status status = write_csv(t, csv);
+    if (status != ATTENTION_OK) {
+        table_free(t);
+        return status;
+    }
+    table_print(t);
+    printf("  peak: %.1f GFLOP/s of fused multiply-adds in the registers of %d thread%s (%s),\n"
+           "  measured by this program just now; %.1f after the runs\n",
+           1e-9 * peak, threads, threads == 1 ? "" : "s", matmul_instruction_set(),
+           1e-9 * peak_flops(threads));
+    if (baseline.repeats > 0)
+        printf("  %s takes %.2fx the time of %s on the first call, %.2fx once warm\n",
+               stage->baseline_name, baseline.first / own.first, stage->name,
+               baseline.median / own.median);
+    printf("  useful FLOPs %.0f, from the shape alone; medians of %d repeats\n",
+           attention_useful_flops(&run->args), own.repeats);
+    return ATTENTION_OK;
+}
+
+attention_status stage_run_trace(stage_run *run, const stage *stage, int64_t row, const char *csv)
+{
+    const attention_args *a = &run->args;
+    const int64_t rows = a->batch * a->heads * a->seq, tiles = (a->seq - 1) / a->block_k + 1;
+    if (row >= rows)
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "--trace %" PRId64 ": batch x heads x seq is %" PRId64
+                           ", so rows are 0 to %" PRId64,
+                           row, rows, rows - 1);
+    rebase_step *steps = calloc((size_t)tiles, sizeof *steps);
+    if (!steps)
+        return status_fail(ATTENTION_NO_MEMORY, "no memory for a trace of %" PRId64 " tiles",
+                           tiles);
+    rebase_trace trace = {.row = row, .steps = steps, .capacity = tiles};
+    run->args.trace = &trace;
+    attention_status status = forward(run, stage->forward);
+    run->args.trace = NULL;
+
+    const char *const headings[] = {"tile",  "first key",  "keys", "m_old",
+                                    "m_new", "correction", "l"};
+    table *t = table_new(7, headings);
+    for (int64_t i = 0; i < trace.count; i++) {
+        const rebase_step *s = &steps[i];
+        table_cell(t, "%" PRId64, i);
+        table_cell(t, "%" PRId64, s->first_key);
+        table_cell(t, "%" PRId64, s->keys);
+        table_cell(t, "%.6f", (double)s->m_old);
+        table_cell(t, "%.6f", (double)s->m_new);
+        table_cell(t, "%.6f", (double)s->correction);
+        table_cell(t, "%.6f", (double)s->l);
+    }
+    free(steps);
+    if (status == ATTENTION_OK) status = write_csv(t, csv);
+    if (status != ATTENTION_OK) {
+        table_free(t);
+        return status;
+    }
+    printf("rebase of batch %" PRId64 ", head %" PRId64 ", query %" PRId64 " (natural-log units)\n",
+           row / a->seq / a->heads, row / a->seq % a->heads, row % a->seq);
+    table_print(t);
+    return ATTENTION_OK;
+}
