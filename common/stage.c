@@ -207,8 +207,11 @@ static attention_status dispatch(command *c, const stage *stage, int argc, char 
     if (stage->own_job) {
         command rest = *c;
         rest.block_k_given = false; // the job's own option as well
-        status = stage->own_job(!asks_for_a_run(&rest), c->run.args.block_k, &done);
+        int64_t block_k = c->block_k_given ? c->run.args.block_k : 0;
+        status = stage->own_job(!asks_for_a_run(&rest), &block_k, &done);
         if (status != ATTENTION_OK || done) return status;
+        c->block_k_given = block_k > 0;
+        if (c->block_k_given) c->run.args.block_k = block_k;
     }
     if (asks_for_a_run(c)) return run_command(c, stage);
     printf("%s: %s (CPU, %d thread%s, %s)\n", stage->name, stage->title,

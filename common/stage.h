@@ -20,8 +20,9 @@ typedef struct {
     const option *options;         // options of this stage alone
     int option_count;
     // Called after parsing: may do the stage's own job and set *done; may be NULL. `alone` is
-    // whether nothing but the stage's own options (and --block-k) was given.
-    attention_status (*own_job)(bool alone, int64_t block_k, bool *done);
+    // whether nothing but the stage's own options (and --block-k, --threads) was given. *block_k
+    // is --block-k or 0, and may be set.
+    attention_status (*own_job)(bool alone, int64_t *block_k, bool *done);
     bool saves_p; // offers --p-out
 } stage;
 

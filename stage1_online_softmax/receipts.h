@@ -1,0 +1,12 @@
+// receipts.h: what ./stage1/run prints: R1 to R4b; and the row of R2, for --rescale-csv.
+#ifndef RECEIPTS_H
+#define RECEIPTS_H
+
+#include "status.h"
+
+void print_receipts(int threads);
+
+// Writes the data of R2's figure: its first row, a block of 64 logits a line.
+attention_status write_rescale_csv(const char *path);
+
+#endif
