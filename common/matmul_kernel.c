@@ -58,22 +58,18 @@ INLINE void block(float *c, int64_t ldc, const float *a, int64_t lda, const floa
 {
     vec acc[ROWS][VECTORS];
     UNROLL
-    for (int r = 0; r < rows; r++)
-        UNROLL
-    for (int64_t x = 0; x < vectors; x++)
-        acc[r][x] = (vec){0};
+    for (int r = 0; r < rows; r++) UNROLL
+    for (int64_t x = 0; x < vectors; x++) acc[r][x] = (vec){0};
 
     for (int64_t t = 0; t < depth; t++) {
         vec row_of_b[VECTORS];
         UNROLL
-        for (int64_t x = 0; x < vectors; x++)
-            row_of_b[x] = load(b + t * ldb + x * LANES);
+        for (int64_t x = 0; x < vectors; x++) row_of_b[x] = load(b + t * ldb + x * LANES);
         UNROLL
         for (int r = 0; r < rows; r++) {
             const vec broadcast = a[r * lda + t] - (vec){0};
             UNROLL
-            for (int64_t x = 0; x < vectors; x++)
-                acc[r][x] += broadcast * row_of_b[x];
+            for (int64_t x = 0; x < vectors; x++) acc[r][x] += broadcast * row_of_b[x];
         }
     }
 
@@ -191,8 +187,7 @@ static float row_max(const float *x, int64_t count)
 {
     enum { PARTS = 4, STEP = PARTS * LANES }; // four chains: each select waits for the one before
     vec most[PARTS];
-    for (int64_t part = 0; part < PARTS; part++)
-        most[part] = (vec){0} - INFINITY;
+    for (int64_t part = 0; part < PARTS; part++) most[part] = (vec){0} - INFINITY;
     int64_t i = 0;
     for (; i + STEP <= count; i += STEP)
         for (int64_t part = 0; part < PARTS; part++) {
@@ -202,10 +197,8 @@ static float row_max(const float *x, int64_t count)
     for (int64_t part = 1; part < PARTS; part++)
         most[0] = select(most[part] > most[0], most[part], most[0]);
     float result = -INFINITY;
-    for (int e = 0; e < LANES; e++)
-        result = most[0][e] > result ? most[0][e] : result;
-    for (; i < count; i++)
-        result = x[i] > result ? x[i] : result;
+    for (int e = 0; e < LANES; e++) result = most[0][e] > result ? most[0][e] : result;
+    for (; i < count; i++) result = x[i] > result ? x[i] : result;
     return result;
 }
 
@@ -233,8 +226,7 @@ INLINE vec exponential(vec x)
 static float row_exp_sum(float *y, const float *x, float base, int64_t count)
 {
     vec sum[SUMS / LANES];
-    for (int64_t part = 0; part < SUMS / LANES; part++)
-        sum[part] = (vec){0};
+    for (int64_t part = 0; part < SUMS / LANES; part++) sum[part] = (vec){0};
     int64_t i = 0;
     for (; i + SUMS <= count; i += SUMS)
         for (int64_t part = 0; part < SUMS / LANES; part++) {
@@ -244,8 +236,7 @@ static float row_exp_sum(float *y, const float *x, float base, int64_t count)
         }
     if (i < count) { // the tail, padded with -inf, whose exponential is 0
         float edge[SUMS];
-        for (int e = 0; e < SUMS; e++)
-            edge[e] = i + e < count ? x[i + e] : -INFINITY;
+        for (int e = 0; e < SUMS; e++) edge[e] = i + e < count ? x[i + e] : -INFINITY;
         for (int64_t part = 0; part < SUMS / LANES; part++) {
             const vec e = exponential(load(edge + part * LANES) - base);
             store(edge + part * LANES, e);
@@ -254,11 +245,9 @@ static float row_exp_sum(float *y, const float *x, float base, int64_t count)
         memcpy(y + i, edge, (size_t)(count - i) * sizeof *y);
     }
     float parts[SUMS];
-    for (int64_t part = 0; part < SUMS / LANES; part++)
-        store(parts + part * LANES, sum[part]);
+    for (int64_t part = 0; part < SUMS / LANES; part++) store(parts + part * LANES, sum[part]);
     for (int half = SUMS / 2; half > 0; half /= 2)
-        for (int e = 0; e < half; e++)
-            parts[e] += parts[e + half];
+        for (int e = 0; e < half; e++) parts[e] += parts[e + half];
     return parts[0];
 }
 
@@ -267,26 +256,20 @@ static float multiply_adds(int64_t rounds, int64_t *flops)
 {
     vec acc[ROWS][VECTORS];
     UNROLL
-    for (int r = 0; r < ROWS; r++)
-        UNROLL
-    for (int x = 0; x < VECTORS; x++)
-        acc[r][x] = (vec){0} + (float)(r * VECTORS + x);
+    for (int r = 0; r < ROWS; r++) UNROLL
+    for (int x = 0; x < VECTORS; x++) acc[r][x] = (vec){0} + (float)(r * VECTORS + x);
     vec factor = (vec){0} + 0.5f;
     for (int64_t i = 0; i < rounds; i++) {
         __asm__("" : "+m"(factor)); // so that no round can be computed ahead
         UNROLL
-        for (int r = 0; r < ROWS; r++)
-            UNROLL
-        for (int x = 0; x < VECTORS; x++)
-            acc[r][x] = acc[r][x] * factor + factor;
+        for (int r = 0; r < ROWS; r++) UNROLL
+        for (int x = 0; x < VECTORS; x++) acc[r][x] = acc[r][x] * factor + factor;
     }
     *flops = rounds * ROWS * VECTORS * LANES * 2;
     vec sum = (vec){0};
     UNROLL
-    for (int r = 0; r < ROWS; r++)
-        UNROLL
-    for (int x = 0; x < VECTORS; x++)
-        sum += acc[r][x];
+    for (int r = 0; r < ROWS; r++) UNROLL
+    for (int x = 0; x < VECTORS; x++) sum += acc[r][x];
     return sum[0];
 }
 

@@ -67,8 +67,7 @@ static bool at_digit(const cursor *c)
 
 static void skip_space(cursor *c)
 {
-    while (c->at < c->end && (*c->at == ' ' || (*c->at >= '\t' && *c->at <= '\r')))
-        c->at++;
+    while (c->at < c->end && (*c->at == ' ' || (*c->at >= '\t' && *c->at <= '\r'))) c->at++;
 }
 
 // Consumes `token`, and the white space before it, if it is next.
@@ -168,8 +167,7 @@ static attention_status parse_entry(cursor *c, npy_header *header, bool seen[3])
     const attention_status status = parse_string(c, "a key in quotes", key);
     if (status != ATTENTION_OK) return status;
     int which = 0;
-    while (which < 3 && strcmp(key, keys[which]) != 0)
-        which++;
+    while (which < 3 && strcmp(key, keys[which]) != 0) which++;
     if (which == 3)
         return refuse(c->name,
                       "malformed header: unknown key '%s'; 'descr', 'fortran_order' and 'shape' "
@@ -376,8 +374,7 @@ static void write_elements(FILE *stream, const float *data, size_t total, attent
     }
     for (size_t done = 0; done < total && !ferror(stream); done += CHUNK) {
         const size_t count = total - done < CHUNK ? total - done : CHUNK;
-        for (size_t i = 0; i < count; i++)
-            half[i] = fp16_from_float(data[done + i]);
+        for (size_t i = 0; i < count; i++) half[i] = fp16_from_float(data[done + i]);
         (void)fwrite(half, sizeof *half, count, stream);
     }
 }

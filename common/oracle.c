@@ -36,8 +36,7 @@ void oracle_compute_row(oracle_row *row, double *scratch, const float *q, const 
         largest_products = fmax(largest_products, products * fabs((double)args->scale));
     }
     double weighted_sizes[HEAD_DIM_MAX] = {0}, sizes[HEAD_DIM_MAX] = {0}; // sum of p|v|, of |v|
-    for (int64_t x = 0; x < d; x++)
-        row->o[x] = 0;
+    for (int64_t x = 0; x < d; x++) row->o[x] = 0;
     for (int64_t j = 0; j < keys; j++) {
         const float *v_row = v + (bh * n + j) * d;
         const double p = exp(scratch[j] - (max == -INFINITY ? 0 : max));

@@ -55,21 +55,16 @@ void random_normal(random_stream *r, float *x, int64_t count)
 {
     if (count < GROUP) { // not PyTorch's path: the head of one group
         float group[GROUP];
-        for (int i = 0; i < GROUP; i++)
-            group[i] = uniform(r);
+        for (int i = 0; i < GROUP; i++) group[i] = uniform(r);
         transform_group(group);
-        for (int64_t i = 0; i < count; i++)
-            x[i] = group[i];
+        for (int64_t i = 0; i < count; i++) x[i] = group[i];
         return;
     }
-    for (int64_t i = 0; i < count; i++)
-        x[i] = uniform(r);
-    for (int64_t i = 0; i + GROUP <= count; i += GROUP)
-        transform_group(x + i);
+    for (int64_t i = 0; i < count; i++) x[i] = uniform(r);
+    for (int64_t i = 0; i + GROUP <= count; i += GROUP) transform_group(x + i);
     if (count % GROUP != 0) { // the last 16 elements are drawn anew
         float *last = x + count - GROUP;
-        for (int i = 0; i < GROUP; i++)
-            last[i] = uniform(r);
+        for (int i = 0; i < GROUP; i++) last[i] = uniform(r);
         transform_group(last);
     }
 }

@@ -45,22 +45,19 @@ table *table_new(int columns, const char *const headings[])
         exit(3);
     }
     t->columns = columns;
-    for (int c = 0; c < columns; c++)
-        table_cell(t, "%s", headings[c]);
+    for (int c = 0; c < columns; c++) table_cell(t, "%s", headings[c]);
     return t;
 }
 
 void table_print(table *t)
 {
     int width[COLUMNS_MAX] = {0}, total = 2;
-    while (t->cells % t->columns != 0)
-        table_cell(t, "%s", "");
+    while (t->cells % t->columns != 0) table_cell(t, "%s", "");
     for (int i = 0; i < t->cells; i++) {
         const int length = (int)strlen(t->text[i]);
         if (length > width[i % t->columns]) width[i % t->columns] = length;
     }
-    for (int c = 0; c < t->columns; c++)
-        total += width[c] + 2;
+    for (int c = 0; c < t->columns; c++) total += width[c] + 2;
 
     for (int i = 0; i < t->cells; i++) {
         const int c = i % t->columns, last = c == t->columns - 1;
@@ -73,8 +70,7 @@ void table_print(table *t)
         if (last) putchar('\n');
         if (i == t->columns - 1) { // a rule under the headings
             fputs("  ", stdout);
-            for (int x = 2; x < total - 2; x++)
-                putchar('-');
+            for (int x = 2; x < total - 2; x++) putchar('-');
             putchar('\n');
         }
     }

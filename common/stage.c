@@ -179,8 +179,7 @@ static bool asks_for_a_run(const command *c)
 {
     bool any = c->run_given || c->scale_given || c->block_k_given || c->trace || c->check ||
                c->bench || c->o_path || c->lse_path || c->p_path || c->csv;
-    for (int i = 0; i < 4; i++)
-        any |= c->extent_given[i];
+    for (int i = 0; i < 4; i++) any |= c->extent_given[i];
     return any;
 }
 

@@ -74,8 +74,7 @@ static attention_status read_tensor(const char *path, int64_t count, float *tens
         tensor_free(data);
         return status_fail(ATTENTION_BAD_FILE, "%s: changed while it was read", path);
     }
-    for (int64_t i = 0; i < count; i++)
-        tensor[i] = data[i];
+    for (int64_t i = 0; i < count; i++) tensor[i] = data[i];
     tensor_free(data);
     return ATTENTION_OK;
 }
@@ -110,8 +109,7 @@ attention_status stage_run_inputs(stage_run *run)
             random_normal(&stream, x, count);
         }
         const float amp = t < 2 ? (float)run->amp : 1.0f;
-        for (int64_t i = 0; i < count; i++)
-            x[i] = dtype_round(x[i] * amp, a->dtype);
+        for (int64_t i = 0; i < count; i++) x[i] = dtype_round(x[i] * amp, a->dtype);
     }
     return ATTENTION_OK;
 }
@@ -119,7 +117,6 @@ attention_status stage_run_inputs(stage_run *run)
 void stage_run_free(stage_run *run)
 {
     float *const tensors[] = {run->q, run->k, run->v, run->o, run->lse, run->args.p_out};
-    for (int t = 0; t < 6; t++)
-        tensor_free(tensors[t]);
+    for (int t = 0; t < 6; t++) tensor_free(tensors[t]);
     run->q = run->k = run->v = run->o = run->lse = run->args.p_out = NULL;
 }

@@ -51,8 +51,7 @@ attention_status stage_run_summary(stage_run *run, const stage *stage)
            format_bytes((double)(counters.bytes + counters.score_bytes), traffic, TEXT),
            format_bytes((double)(tensor_peak_bytes() - before), extra, TEXT));
     printf("o[0, 0, 0, ...] =");
-    for (int64_t x = 0; x < min64(4, run->args.head_dim); x++)
-        printf(" %.6g", (double)run->o[x]);
+    for (int64_t x = 0; x < min64(4, run->args.head_dim); x++) printf(" %.6g", (double)run->o[x]);
     printf("%s\nlse[0, 0, 0] = %.6g\n", run->args.head_dim > 4 ? " ..." : "", (double)run->lse[0]);
     return ATTENTION_OK;
 }
@@ -163,8 +162,7 @@ static void bench_row(stage_run *run, table *t, const char *name, attention_func
     if (failed) {
         *result = (timing_result){0};
         table_cell(t, "%s", status_string(call.status));
-        for (int c = 2; c < 8; c++)
-            table_cell(t, "-");
+        for (int c = 2; c < 8; c++) table_cell(t, "-");
         return;
     }
     const double rate = attention_useful_flops(&run->args) / result->median;

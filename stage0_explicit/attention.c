@@ -42,8 +42,7 @@ attention_status attention_forward(const float *q, const float *k, const float *
             const int64_t rows = min64(block_q, n - i);
             matmul_abt(s + i * n, n, q + (bh * n + i) * d, d, k_head, d, rows, n, d, args->scale);
             for (int64_t r = i; args->causal && r < i + rows; r++)
-                for (int64_t c = r + 1; c < n; c++)
-                    s[r * n + c] = -INFINITY;
+                for (int64_t c = r + 1; c < n; c++) s[r * n + c] = -INFINITY;
         }
 
         // 2. softmax, whose division waits for step 4

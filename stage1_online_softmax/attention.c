@@ -56,8 +56,7 @@ attention_status attention_forward(const float *q, const float *k, const float *
                 const float base = m_new == -INFINITY ? 0.0f : m_new;
                 const float correction = expf(m - base);
                 l = l * correction + row_exp_sum(p, s, base, cols);
-                for (int64_t x = 0; x < d; x++)
-                    acc[x] *= correction;
+                for (int64_t x = 0; x < d; x++) acc[x] *= correction;
                 trace_rebase(args->trace, bh * n + i, j, cols, m, m_new, correction, l);
                 m = m_new;
 

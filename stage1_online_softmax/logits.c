@@ -20,8 +20,7 @@ static bool is_space(char c)
 static attention_status refuse(size_t position, const char *token, size_t length, const char *why)
 {
     char shown[28] = "";
-    for (size_t i = 0; i < length && i < 24; i++)
-        shown[i] = token[i] ? token[i] : '?';
+    for (size_t i = 0; i < length && i < 24; i++) shown[i] = token[i] ? token[i] : '?';
     if (length > 24) memcpy(shown + 24, "...", 3);
     return status_fail(ATTENTION_BAD_ARGUMENT, "logits, character %zu: '%s' %s", position + 1,
                        shown, why);
@@ -59,8 +58,7 @@ static attention_status walk(const char *text, size_t size, float *logits, int64
     size_t i = 0;
     *count = 0;
     for (;;) {
-        while (i < size && is_space(text[i]))
-            i++;
+        while (i < size && is_space(text[i])) i++;
         if (i == size) break;
         if (text[i] == ',') {
             if (comma) return refuse(i, text + i, 1, "where a number should stand");
@@ -69,8 +67,7 @@ static attention_status walk(const char *text, size_t size, float *logits, int64
             continue;
         }
         const size_t start = i;
-        while (i < size && !is_space(text[i]) && text[i] != ',')
-            i++;
+        while (i < size && !is_space(text[i]) && text[i] != ',') i++;
         float x = 0;
         const attention_status status = parse_number(text + start, i - start, start, &x);
         if (status != ATTENTION_OK) return status;

@@ -27,7 +27,6 @@ float online_softmax(float *p, const float *x, int64_t n, int64_t block, online_
 
     // 4. normalise once
     row_exp_sum(p, x, m == -INFINITY ? 0.0f : m, n);
-    for (int64_t i = 0; i < n; i++)
-        p[i] = l == 0.0f ? 0.0f : p[i] / l;
+    for (int64_t i = 0; i < n; i++) p[i] = l == 0.0f ? 0.0f : p[i] / l;
     return m + logf(l);
 }

@@ -24,20 +24,16 @@ static void draw_logits(float x[ROWS * N])
     random_stream stream;
     random_seed(&stream, 0);
     random_normal(&stream, x, ROWS * N);
-    for (int i = 0; i < ROWS * N; i++)
-        x[i] *= 8;
+    for (int i = 0; i < ROWS * N; i++) x[i] *= 8;
 }
 
 // Softmax in float64, in two passes over the row.
 static void exact_softmax(double p[N], const float x[N])
 {
     double max = -INFINITY, sum = 0;
-    for (int i = 0; i < N; i++)
-        max = fmax(max, (double)x[i]);
-    for (int i = 0; i < N; i++)
-        sum += exp((double)x[i] - max);
-    for (int i = 0; i < N; i++)
-        p[i] = exp((double)x[i] - max) / sum;
+    for (int i = 0; i < N; i++) max = fmax(max, (double)x[i]);
+    for (int i = 0; i < N; i++) sum += exp((double)x[i] - max);
+    for (int i = 0; i < N; i++) p[i] = exp((double)x[i] - max) / sum;
 }
 
 static double largest_error(const float p[N], const double exact[N])
@@ -95,10 +91,8 @@ static void single_sum_softmax(float p[N], const float x[N])
     float l = 0;
     const float m = row_max(x, N);
     row_exp_sum(p, x, m, N);
-    for (int i = 0; i < N; i++)
-        l += p[i];
-    for (int i = 0; i < N; i++)
-        p[i] /= l;
+    for (int i = 0; i < N; i++) l += p[i];
+    for (int i = 0; i < N; i++) p[i] /= l;
 }
 
 static void against_two_passes(const float *x)
@@ -109,12 +103,10 @@ static void against_two_passes(const float *x)
     double range = 0, largest = 0, worst = 0;
     for (int r = 0; r < ROWS; r++) {
         float negated[N];
-        for (int i = 0; i < N; i++)
-            negated[i] = -x[r * N + i];
+        for (int i = 0; i < N; i++) negated[i] = -x[r * N + i];
         range = fmax(range, (double)row_max(x + r * N, N) + (double)row_max(negated, N));
         exact_softmax(exact[r], x + r * N);
-        for (int i = 0; i < N; i++)
-            largest = fmax(largest, exact[r][i]);
+        for (int i = 0; i < N; i++) largest = fmax(largest, exact[r][i]);
     }
     report_heading("R3  online against two passes in float64: 4 rows of 2048 (Exact, section 3)");
     printf("  row range (max - min)  %.1f\n  largest probability    %.4f\n\n", range, largest);
@@ -129,8 +121,7 @@ static void against_two_passes(const float *x)
             else
                 single_sum_softmax(p, x + r * N);
             double sum = 0;
-            for (int i = 0; i < N; i++)
-                sum += (double)p[i];
+            for (int i = 0; i < N; i++) sum += (double)p[i];
             if (fabs(sum - 1) >= fabs(furthest - 1)) furthest = sum;
             error = fmax(error, largest_error(p, exact[r]));
         }
@@ -159,15 +150,13 @@ static void unshifted(const float *x, attention_dtype dtype, int *inf, int *nan,
     *error = 0;
     for (int r = 0; r < ROWS; r++) {
         float sums[16] = {0}, sum = 0, rounded[N];
-        for (int i = 0; i < N; i++)
-            rounded[i] = dtype_round(x[r * N + i], dtype);
+        for (int i = 0; i < N; i++) rounded[i] = dtype_round(x[r * N + i], dtype);
         for (int i = 0; i < N; i++) {
             p[i] = dtype_round(expf(rounded[i]), dtype);
             *inf += isinf(p[i]) != 0;
             sums[i % 16] += p[i];
         }
-        for (int i = 0; i < 16; i++)
-            sum += sums[i];
+        for (int i = 0; i < 16; i++) sum += sums[i];
         sum = dtype_round(sum, dtype);
         for (int i = 0; i < N; i++) {
             p[i] = dtype_round(p[i] / sum, dtype);
@@ -187,8 +176,7 @@ static void shifted(const float *x, attention_dtype dtype, int *bad, double *err
     *error = 0;
     for (int r = 0; r < ROWS; r++) {
         float p[N], rounded[N];
-        for (int i = 0; i < N; i++)
-            rounded[i] = dtype_round(x[r * N + i], dtype);
+        for (int i = 0; i < N; i++) rounded[i] = dtype_round(x[r * N + i], dtype);
         online_softmax(p, rounded, N, BLOCK, NULL, NULL);
         for (int i = 0; i < N; i++) {
             p[i] = dtype_round(p[i], dtype);

@@ -217,8 +217,7 @@ static void print_pair(const char *a, double x, const char *b, double y, int dig
 static void print_bar(const float *terms, int64_t n, int64_t block)
 {
     double sum = 0, seen = 0;
-    for (int64_t i = 0; i < n; i++)
-        sum += (double)terms[i];
+    for (int64_t i = 0; i < n; i++) sum += (double)terms[i];
     if (!(sum > 0) || isinf(sum)) return; // nothing to draw
     fputs("\nterms held, marked by block\n  [", stdout);
     int drawn = 0;
@@ -253,8 +252,7 @@ static void print_checks(const walk *w, const float *scratch_p, float lse, float
     printf("\nlog of the sum of exp(x) = %s\n", fixed((double)lse, digits, text));
     if (w->n > P_SHOWN) return;
     fputs("softmax =", stdout);
-    for (int64_t i = 0; i < w->n; i++)
-        printf(" %s", fixed((double)scratch_p[i], digits, text));
+    for (int64_t i = 0; i < w->n; i++) printf(" %s", fixed((double)scratch_p[i], digits, text));
     putchar('\n');
 }
 

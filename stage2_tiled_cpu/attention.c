@@ -59,15 +59,15 @@ attention_status attention_forward(const float *q, const float *k, const float *
 
                 // 2. online softmax
                 for (int64_t r = 0; r < rows; r++) {
-                    float *s_row = s + r * block_k, *p_row = p + r * block_k, *o_row = acc + r * d;
+                    float *s_row = s + r * block_k, *p_row = p + r * block_k; // [cols]
+                    float *acc_row = acc + r * d;                             // [head_dim]
                     const float m_new = fmaxf(m[r], row_max(s_row, cols));
                     const float base = m_new == -INFINITY ? 0.0f : m_new;
                     const float correction = expf(m[r] - base);
+                    const int64_t row = bh * n + i + r;
                     l[r] = l[r] * correction + row_exp_sum(p_row, s_row, base, cols);
-                    for (int64_t x = 0; x < d; x++)
-                        o_row[x] *= correction;
-                    trace_rebase(args->trace, bh * n + i + r, j, cols, m[r], m_new, correction,
-                                 l[r]);
+                    for (int64_t x = 0; x < d; x++) acc_row[x] *= correction;
+                    trace_rebase(args->trace, row, j, cols, m[r], m_new, correction, l[r]);
                     m[r] = m_new;
                 }
 
@@ -81,10 +81,10 @@ attention_status attention_forward(const float *q, const float *k, const float *
 
             // 4. normalise once
             for (int64_t r = 0; r < rows; r++) {
-                float *o_row = o + (bh * n + i + r) * d;
+                const float *acc_row = acc + r * d;      // [head_dim]
+                float *o_row = o + (bh * n + i + r) * d; // [head_dim]
                 for (int64_t x = 0; x < d; x++)
-                    o_row[x] =
-                        dtype_round(l[r] == 0.0f ? 0.0f : acc[r * d + x] / l[r], args->dtype);
+                    o_row[x] = dtype_round(l[r] == 0.0f ? 0.0f : acc_row[x] / l[r], args->dtype);
                 if (lse) lse[bh * n + i + r] = m[r] + logf(l[r]);
             }
         }

@@ -10,12 +10,10 @@ static void add_keys(float *acc, float *l, const float *q_row, const float *k, c
 {
     for (int64_t j = first; j < end; j++) {
         float dot = 0;
-        for (int64_t x = 0; x < d; x++)
-            dot += q_row[x] * k[j * d + x];
+        for (int64_t x = 0; x < d; x++) dot += q_row[x] * k[j * d + x];
         const float p = expf(dot * scale - m);
         *l += p;
-        for (int64_t x = 0; x < d; x++)
-            acc[x] += p * v[j * d + x];
+        for (int64_t x = 0; x < d; x++) acc[x] += p * v[j * d + x];
     }
 }
 
@@ -25,8 +23,7 @@ static float largest_score(const float *q_row, const float *k, int64_t d, float 
     float m = -INFINITY;
     for (int64_t j = first; j < end; j++) {
         float dot = 0;
-        for (int64_t x = 0; x < d; x++)
-            dot += q_row[x] * k[j * d + x];
+        for (int64_t x = 0; x < d; x++) dot += q_row[x] * k[j * d + x];
         m = fmaxf(m, dot * scale);
     }
     return m;
@@ -44,8 +41,7 @@ void attention_sliding_window(const float *q, const float *k, const float *v, fl
             float acc[HEAD_DIM_MAX] = {0}, l = 0;
             const float m = largest_score(q_row, k_head, d, args->scale, first, i + 1);
             add_keys(acc, &l, q_row, k_head, v + bh * n * d, d, args->scale, m, first, i + 1);
-            for (int64_t x = 0; x < d; x++)
-                o[(bh * n + i) * d + x] = acc[x] / l;
+            for (int64_t x = 0; x < d; x++) o[(bh * n + i) * d + x] = acc[x] / l;
         }
 }
 
@@ -64,12 +60,10 @@ void attention_without_rescale(const float *q, const float *k, const float *v, f
                 const float m_new = fmaxf(m, largest_score(q_row, k_head, d, args->scale, j, end));
                 const float correction = expf(m - m_new);
                 if (rescale_l) l *= correction;
-                for (int64_t x = 0; rescale_acc && x < d; x++)
-                    acc[x] *= correction;
+                for (int64_t x = 0; rescale_acc && x < d; x++) acc[x] *= correction;
                 add_keys(acc, &l, q_row, k_head, v + bh * n * d, d, args->scale, m_new, j, end);
                 m = m_new;
             }
-            for (int64_t x = 0; x < d; x++)
-                o[(bh * n + i) * d + x] = acc[x] / l;
+            for (int64_t x = 0; x < d; x++) o[(bh * n + i) * d + x] = acc[x] / l;
         }
 }

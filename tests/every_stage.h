@@ -212,8 +212,7 @@ Test(SUITE, does_a_constant_v_come_out_unchanged)
         problem_draw(&p, 4, 1);
         fill(p.v, p.count, 0.75f);
         problem_run(&p, STAGE);
-        for (int64_t i = 0; i < p.count; i++)
-            cr_expect_float_eq(p.o[i], 0.75f, 1.5e-6f);
+        for (int64_t i = 0; i < p.count; i++) cr_expect_float_eq(p.o[i], 0.75f, 1.5e-6f);
         problem_free(&p);
     }
 }
@@ -229,8 +228,7 @@ Test(SUITE, do_equal_scores_give_exact_means)
             p.args.block_k = 64;
             fill(p.q, p.count, 0);
             fill(p.k, p.count, 0);
-            for (int64_t j = 0; j < p.count; j++)
-                p.v[j] = (float)(j / 8);
+            for (int64_t j = 0; j < p.count; j++) p.v[j] = (float)(j / 8);
             problem_run(&p, STAGE);
             for (int64_t r = 0; r < p.rows; r++) {
                 const float mean = (float)(causal ? r : lengths[i] - 1) / 2;
@@ -254,10 +252,8 @@ Test(SUITE, does_one_visible_key_give_v_bit_for_bit)
         problem_draw(&c, 9, 3);
         problem_run(&p, STAGE);
         problem_run(&c, STAGE);
-        for (int64_t i = 0; i < p.count; i++)
-            cr_expect_eq(p.o[i], p.v[i]);
-        for (int64_t x = 0; x < 64; x++)
-            cr_expect_eq(c.o[x], c.v[x]); // row 0 sees key 0 alone
+        for (int64_t i = 0; i < p.count; i++) cr_expect_eq(p.o[i], p.v[i]);
+        for (int64_t x = 0; x < 64; x++) cr_expect_eq(c.o[x], c.v[x]); // row 0 sees key 0 alone
         problem_free(&p);
         problem_free(&c);
     }
@@ -294,12 +290,10 @@ Test(SUITE, does_a_shift_of_all_scores_change_nothing)
     }
     problem_run(&p, STAGE);
     float *before = copy_of(p.o, p.count), *lse = copy_of(p.lse, p.rows);
-    for (int64_t j = 0; j < 150; j++)
-        p.k[j * 16] = 64; // every score rises by 16
+    for (int64_t j = 0; j < 150; j++) p.k[j * 16] = 64; // every score rises by 16
     problem_run(&p, STAGE);
     cr_expect_lt(tensor_compare(p.o, before, p.count).max_abs, 2e-5);
-    for (int64_t r = 0; r < p.rows; r++)
-        cr_expect_float_eq(p.lse[r], lse[r] + 16, 5e-5f);
+    for (int64_t r = 0; r < p.rows; r++) cr_expect_float_eq(p.lse[r], lse[r] + 16, 5e-5f);
     free(before);
     free(lse);
     problem_free(&p);
@@ -369,13 +363,11 @@ Test(SUITE, is_a_needle_in_the_last_tile_found)
         p.args.block_q = p.args.block_k = 64;
         p.args.scale = 1;
         problem_draw(&p, 1, 0.01f);
-        for (int64_t j = 0; j < 201; j++)
-            p.q[j * 8] = 1;
+        for (int64_t j = 0; j < 201; j++) p.q[j * 8] = 1;
         p.k[places[i] * 8] = 100; // alone it outweighs all others beyond fp32
         problem_run(&p, STAGE);
         problem_judge(&p);
-        for (int64_t x = 0; x < p.count; x++)
-            cr_expect_eq(p.o[x], p.v[places[i] * 8 + x % 8]);
+        for (int64_t x = 0; x < p.count; x++) cr_expect_eq(p.o[x], p.v[places[i] * 8 + x % 8]);
         problem_free(&p);
     }
 }
@@ -438,8 +430,7 @@ Test(SUITE, is_a_row_of_nothing_but_minus_infinity_zero)
             p.args.block_k = block;
             fill(p.k, n, -INFINITY);
             fill(p.v, n, 3);
-            for (int64_t r = 0; r < n; r++)
-                p.q[r] = 1;
+            for (int64_t r = 0; r < n; r++) p.q[r] = 1;
             problem_run(&p, STAGE);
             for (int64_t r = 0; r < n; r++) {
                 cr_expect_eq(p.o[r], 0);
@@ -479,8 +470,7 @@ Test(SUITE, does_a_nan_among_minus_infinities_reach_its_row)
         fill(p.v, 4, 1);
         p.k[2] = NAN;
         problem_run(&p, STAGE);
-        for (int r = 0; r < 4; r++)
-            cr_expect(isnan(p.o[r]) && isnan(p.lse[r]));
+        for (int r = 0; r < 4; r++) cr_expect(isnan(p.o[r]) && isnan(p.lse[r]));
         problem_free(&p);
     }
 }
@@ -495,15 +485,13 @@ Test(SUITE, does_a_bad_key_reach_exactly_the_rows_that_see_it)
             p.args.causal = true;
             p.args.block_q = p.args.block_k = 64;
             problem_draw(&p, 7, 1);
-            for (int64_t r = 0; r < 66; r++)
-                p.q[r * 8] = 1; // +inf meets no zero and no sign
+            for (int64_t r = 0; r < 66; r++) p.q[r * 8] = 1; // +inf meets no zero and no sign
             problem_run(&p, STAGE);
             float *clean = copy_of(p.o, p.count);
             p.k[at * 8] = bad[i];
             problem_run(&p, STAGE);
             cr_expect_arr_eq(p.o, clean, (size_t)(at * 8) * sizeof(float));
-            for (int64_t x = at * 8; x < 66 * 8; x++)
-                cr_expect(isnan(p.o[x]));
+            for (int64_t x = at * 8; x < 66 * 8; x++) cr_expect(isnan(p.o[x]));
             cr_expect_arr_eq(p.o + 66 * 8, clean + 66 * 8,
                              66 * 8 * sizeof(float)); // the other head
             free(clean);
@@ -520,16 +508,14 @@ Test(SUITE, how_far_does_a_bad_value_reach)
     problem_draw(&p, 7, 1);
     problem_run(&p, STAGE);
     float *clean = copy_of(p.o, p.count);
-    for (int64_t x = 0; x < 8; x++)
-        p.v[(66 + 65) * 8 + x] = NAN; // head 1's last key
+    for (int64_t x = 0; x < 8; x++) p.v[(66 + 65) * 8 + x] = NAN; // head 1's last key
     problem_run(&p, STAGE);
     for (int64_t i = 0; i < p.count; i++)
         if (i / (66 * 8) == 1)
             cr_expect(isnan(p.o[i]));
         else
             cr_expect_eq(p.o[i], clean[i]);
-    for (int64_t r = 0; r < p.rows; r++)
-        cr_expect(isfinite(p.lse[r]));
+    for (int64_t r = 0; r < p.rows; r++) cr_expect(isfinite(p.lse[r]));
     free(clean);
     problem_free(&p);
 }
@@ -561,11 +547,9 @@ Test(SUITE, does_the_accumulator_hold_more_than_fp16)
         p.args.dtype = DTYPE_FP16;
         fill(p.q, p.count, 0);
         fill(p.k, p.count, 0);
-        for (int64_t j = 0; j < p.count; j++)
-            p.v[j] = i == 3 && j / 4 % 2 ? -60000 : 60000;
+        for (int64_t j = 0; j < p.count; j++) p.v[j] = i == 3 && j / 4 % 2 ? -60000 : 60000;
         problem_run(&p, STAGE);
-        for (int64_t j = 0; j < p.count; j++)
-            cr_expect_eq(p.o[j], i == 3 ? 0 : 60000);
+        for (int64_t j = 0; j < p.count; j++) cr_expect_eq(p.o[j], i == 3 ? 0 : 60000);
         problem_free(&p);
     }
 }
@@ -578,8 +562,7 @@ Test(SUITE, are_amplified_inputs_right)
         p.args.dtype = (attention_dtype)dtype;
         p.args.causal = dtype == 1;
         problem_draw(&p, 3, 4);
-        for (int64_t i = 0; i < p.count; i++)
-            p.v[i] = dtype_round(10 * p.v[i], p.args.dtype);
+        for (int64_t i = 0; i < p.count; i++) p.v[i] = dtype_round(10 * p.v[i], p.args.dtype);
         problem_run(&p, STAGE);
         problem_judge(&p);
         problem_free(&p);
@@ -593,11 +576,9 @@ Test(SUITE, are_zero_and_negative_scales_taken_and_nan_refused)
     p.args.causal = true;
     p.args.scale = 0;
     problem_draw(&p, 2, 1);
-    for (int64_t j = 0; j < p.count; j++)
-        p.v[j] = (float)(j / 2);
+    for (int64_t j = 0; j < p.count; j++) p.v[j] = (float)(j / 2);
     problem_run(&p, STAGE);
-    for (int64_t r = 0; r < 130; r++)
-        cr_expect_eq(p.o[2 * r], (float)r / 2);
+    for (int64_t r = 0; r < 130; r++) cr_expect_eq(p.o[2 * r], (float)r / 2);
     p.args.scale = NAN;
     cr_expect_eq(STAGE(p.q, p.k, p.v, p.o, p.lse, &p.args), ATTENTION_BAD_ARGUMENT);
     problem_free(&p);
@@ -632,8 +613,7 @@ Test(SUITE, do_all_dimensions_count)
     problem p = problem_new(1, 1, 90, 128);
     problem_draw(&p, 6, 2);
     for (int64_t r = 0; r < 90; r++)
-        for (int64_t x = 0; x < 64; x++)
-            p.q[r * 128 + x] = p.k[r * 128 + x] = 0;
+        for (int64_t x = 0; x < 64; x++) p.q[r * 128 + x] = p.k[r * 128 + x] = 0;
     problem_run(&p, STAGE);
     problem_judge(&p);
     problem_free(&p);
@@ -647,8 +627,7 @@ Test(SUITE, are_bad_arguments_refused_and_the_output_left_alone)
     problem_draw(&p, 1, 1);
     const attention_args good = p.args;
     attention_args bad[9];
-    for (int i = 0; i < 9; i++)
-        bad[i] = good;
+    for (int i = 0; i < 9; i++) bad[i] = good;
     bad[0].head_dim = 0;
     bad[1].head_dim = 257;
     bad[2].seq = 0;
@@ -665,8 +644,7 @@ Test(SUITE, are_bad_arguments_refused_and_the_output_left_alone)
     }
     cr_expect_eq(STAGE(NULL, p.k, p.v, p.o, p.lse, &good), ATTENTION_BAD_ARGUMENT);
     cr_expect_eq(STAGE(p.q, p.k, p.v, NULL, p.lse, &good), ATTENTION_BAD_ARGUMENT);
-    for (int64_t i = 0; i < p.count; i++)
-        cr_expect_eq(p.o[i], guard_value);
+    for (int64_t i = 0; i < p.count; i++) cr_expect_eq(p.o[i], guard_value);
     // [19] A shape that 64 bits cannot count is refused with its bytes, before anything is touched.
     attention_args huge = good;
     huge.seq = huge.heads = (int64_t)1 << 32;

@@ -20,8 +20,7 @@ static void require(int condition)
 static void check_message(const char *message)
 {
     require(strncmp(message, "x.npy: ", 7) == 0 && strlen(message) > 15);
-    for (; *message; message++)
-        require(*message >= ' ' && *message < 127);
+    for (; *message; message++) require(*message >= ' ' && *message < 127);
 }
 
 static void check_header(const npy_header *header, size_t size)

@@ -29,8 +29,7 @@ static inline float *guarded(int64_t count)
 {
     float *x = malloc((size_t)(count + 2 * GUARD) * sizeof *x);
     cr_assert_not_null(x);
-    for (int64_t i = 0; i < count + 2 * GUARD; i++)
-        x[i] = guard_value;
+    for (int64_t i = 0; i < count + 2 * GUARD; i++) x[i] = guard_value;
     return x + GUARD;
 }
 
@@ -48,8 +47,7 @@ static inline problem problem_new(int64_t batch, int64_t heads, int64_t seq, int
     p.rows = batch * heads * seq;
     p.count = p.rows * head_dim;
     float **const tensors[] = {&p.q, &p.k, &p.v, &p.o};
-    for (int t = 0; t < 4; t++)
-        *tensors[t] = guarded(p.count);
+    for (int t = 0; t < 4; t++) *tensors[t] = guarded(p.count);
     p.lse = guarded(p.rows);
     return p;
 }
@@ -57,8 +55,7 @@ static inline problem problem_new(int64_t batch, int64_t heads, int64_t seq, int
 static inline void problem_free(problem *p)
 {
     float *const tensors[] = {p->q, p->k, p->v, p->o, p->lse};
-    for (int t = 0; t < 5; t++)
-        free(tensors[t] - GUARD);
+    for (int t = 0; t < 5; t++) free(tensors[t] - GUARD);
 }
 
 // q, k, v as PyTorch would draw them; q and k times amp; rounded to args.dtype.
@@ -76,8 +73,7 @@ static inline void problem_draw(problem *p, uint32_t seed, float amp)
 
 static inline void fill(float *x, int64_t count, float value)
 {
-    for (int64_t i = 0; i < count; i++)
-        x[i] = value;
+    for (int64_t i = 0; i < count; i++) x[i] = value;
 }
 
 static inline void problem_run(problem *p, attention_function *f)

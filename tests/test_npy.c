@@ -206,8 +206,7 @@ Test(npy, are_ranks_1_to_4_and_their_shapes_read)
 Test(npy, are_versions_2_and_3_read_like_version_1)
 {
     float expected[24];
-    for (int i = 0; i < 24; i++)
-        expected[i] = (float)i;
+    for (int i = 0; i < 24; i++) expected[i] = (float)i;
     PUT("1.npy", numpy_f4_rank4);
     PUT("2.npy", numpy_version_2);
     PUT("3.npy", numpy_version_3);
@@ -458,8 +457,7 @@ static void put_padded(const char *name, size_t length)
     char *file = malloc(size);
     cr_assert_not_null(file);
     memcpy(file, numpy_version_2, 8);
-    for (int i = 0; i < 4; i++)
-        file[8 + i] = (char)(length >> 8 * i & 0xff);
+    for (int i = 0; i < 4; i++) file[8 + i] = (char)(length >> 8 * i & 0xff);
     snprintf(file + 12, length + 1, "%-*s", (int)length, dict);
     memcpy(file + 12 + length, &one, sizeof one);
     put(name, file, size);
@@ -596,8 +594,7 @@ Test(npy, are_written_files_those_of_numpy_byte_for_byte)
 {
     float x[24];
     const int64_t shape[] = {1, 2, 3, 4}, half_shape[] = {1, 1, 3, 2};
-    for (int i = 0; i < 24; i++)
-        x[i] = (float)i;
+    for (int i = 0; i < 24; i++) x[i] = (float)i;
     cr_assert_eq(npy_write("4.npy", x, 4, shape, DTYPE_FP32), ATTENTION_OK);
     cr_assert_eq(npy_write("3.npy", x, 3, shape, DTYPE_FP32), ATTENTION_OK);
     cr_assert_eq(npy_write("2.npy", x, 2, shape + 1, DTYPE_FP32), ATTENTION_OK);
@@ -629,8 +626,7 @@ static void check_round_trip(attention_dtype dtype, const char *type)
     static float x[MANY];
     const int64_t shape[] = {1, 1, MANY, 1};
     npy_header header;
-    for (int i = 0; i < MANY; i++)
-        x[i] = (float)(i % 2048) - 1024; // exact in float16
+    for (int i = 0; i < MANY; i++) x[i] = (float)(i % 2048) - 1024; // exact in float16
     cr_assert_eq(npy_write("a.npy", x, 4, shape, dtype), ATTENTION_OK);
     expect_values("a.npy", x, MANY);
     tensor_free(read_ok("a.npy", &header));

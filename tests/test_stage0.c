@@ -73,7 +73,6 @@ Test(stage0, does_it_name_the_bytes_it_cannot_have)
     args.seq = 4294967296;
     cr_expect_eq(STAGE(p.q, p.k, p.v, p.o, p.lse, &args), ATTENTION_NO_MEMORY);
     cr_expect(strstr(status_message(), "more than 64 bits"), "%s", status_message());
-    for (int64_t i = 0; i < p.count; i++)
-        cr_assert_eq(p.o[i], guard_value);
+    for (int64_t i = 0; i < p.count; i++) cr_assert_eq(p.o[i], guard_value);
     problem_free(&p);
 }

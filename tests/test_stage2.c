@@ -64,13 +64,11 @@ Test(stage2, are_positions_beyond_sixteen_bits_right)
         fill(p.q, p.count, 0);
         fill(p.k, p.count, 0);
         fill(p.v, p.count, 1);
-        for (int64_t r = 0; r < n[i]; r++)
-            p.q[2 * r] = 1;
+        for (int64_t r = 0; r < n[i]; r++) p.q[2 * r] = 1;
         p.k[2 * (n[i] - 1)] = 60;
         p.v[2 * (n[i] - 1)] = p.v[2 * n[i] - 1] = 5;
         problem_run(&p, STAGE);
-        for (int64_t r = 0; r < n[i] - 1; r++)
-            cr_assert_eq(p.o[2 * r], 1, "row %" PRId64, r);
+        for (int64_t r = 0; r < n[i] - 1; r++) cr_assert_eq(p.o[2 * r], 1, "row %" PRId64, r);
         cr_expect_eq(p.o[2 * n[i] - 1], 5);
         problem_free(&p);
     }
