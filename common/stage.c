@@ -91,12 +91,24 @@ static int build_table(option *table, command *c, const stage *stage)
     return count;
 }
 
-static attention_status check_combination(const command *c)
+// What can be refused once the shape is known.
+static attention_status check_command(const command *c)
 {
+    const attention_args *a = &c->run.args;
     if (c->csv && c->check + c->bench + c->trace != 1)
         return status_fail(ATTENTION_BAD_ARGUMENT,
                            "--csv goes with exactly one of --check, --bench and --trace");
-    return ATTENTION_OK;
+    if (a->head_dim > HEAD_DIM_MAX)
+        return status_fail(ATTENTION_BAD_FILE, "%s: head_dim %" PRId64 " is not in 1..%d",
+                           c->run.q_path, a->head_dim, HEAD_DIM_MAX);
+    int64_t rows;
+    const attention_status status = tensor_count("lse", a->batch, a->heads, a->seq, 1, &rows);
+    if (status == ATTENTION_OK && c->trace && c->trace_row >= rows)
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "--trace %" PRId64 ": batch x heads x seq is %" PRId64
+                           ", so rows are 0 to %" PRId64,
+                           c->trace_row, rows, rows - 1);
+    return status;
 }
 
 // Whether every file asked for could be made, before any work is done for it.
@@ -148,8 +160,8 @@ static void print_inputs(const command *c, const stage *stage)
 static attention_status run_command(command *c, const stage *stage)
 {
     stage_run *run = &c->run;
-    attention_status status = check_combination(c);
-    if (status == ATTENTION_OK) status = stage_run_shape(run, c->extent_given);
+    attention_status status = stage_run_shape(run, c->extent_given);
+    if (status == ATTENTION_OK) status = check_command(c);
     if (status != ATTENTION_OK) return status;
     run->args.dtype = (attention_dtype)c->dtype;
     run->args.scale = (float)(c->scale_given ? c->scale : 1.0 / sqrt((double)run->args.head_dim));
@@ -190,7 +202,7 @@ static attention_status dispatch(command *c, const stage *stage, int argc, char 
     attention_status status = options_parse(table, count, argc, argv);
     if (status != ATTENTION_OK) return status;
     if (c->help) {
-        printf("%s: %s\nusage: %s [options]; without options, the receipts of this stage\n",
+        printf("%s: %s\nusage: %s [options]\nWithout options it prints this stage's receipts.\n",
                stage->name, stage->title, argv[0]);
         options_help(table, count);
         puts("exit: 0 fine, 1 a check failed, 2 bad usage or input, 3 a resource is missing");
