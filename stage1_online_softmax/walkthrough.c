@@ -130,9 +130,13 @@ static void print_head(const online_step *step, int digits)
     if (step->block == 0) {
         printf("\nblock 0   m = %s, nothing held yet\n", plain(step->m_new, new));
     } else {
-        printf("\nblock %" PRId64 "   m: %s -> %s, correction = exp(%s - %s) = %s\n", step->block,
-               plain(step->m_old, old), plain(step->m_new, new), plain(step->m_old, old),
-               plain(step->base, base), fixed((double)step->correction, digits, correction));
+        char moved[LONG_TEXT], rebase[2 * LONG_TEXT];
+        snprintf(moved, sizeof moved, "block %" PRId64 "   m: %s -> %s,", step->block,
+                 plain(step->m_old, old), plain(step->m_new, new));
+        snprintf(rebase, sizeof rebase, "correction = exp(%s - %s) = %s", plain(step->m_old, old),
+                 plain(step->base, base), fixed((double)step->correction, digits, correction));
+        const bool fits = strlen(moved) + 1 + strlen(rebase) <= LINE;
+        printf("\n%s%s%s\n", moved, fits ? " " : "\n  ", rebase);
     }
     if (step->m_new == -INFINITY) puts("  no finite maximum yet, so 0 is subtracted");
 }
@@ -251,8 +255,12 @@ static void print_checks(const walk *w, const float *scratch_p, float lse, float
     char text[TEXT];
     printf("\nlog of the sum of exp(x) = %s\n", fixed((double)lse, digits, text));
     if (w->n > P_SHOWN) return;
-    fputs("softmax =", stdout);
-    for (int64_t i = 0; i < w->n; i++) printf(" %s", fixed((double)scratch_p[i], digits, text));
+    int column = printf("softmax =");
+    for (int64_t i = 0; i < w->n; i++) {
+        const int width = 1 + (int)strlen(fixed((double)scratch_p[i], digits, text));
+        if (column + width > LINE) column = printf("\n         ") - 1;
+        column += printf(" %s", fixed((double)scratch_p[i], digits, text));
+    }
     putchar('\n');
 }
 
