@@ -156,7 +156,7 @@ static void print_total(walk *w, const online_step *step, double printed_sum)
         const double product = units((double)step->l_before, digits) *
                                units((double)step->correction, digits) * unit * unit;
         if (units(product, digits) != units((double)step->l_rebased, digits)) {
-            printf("   [digits multiply to %s]", fixed(product, digits, other));
+            printf("\n      [digits multiply to %s]", fixed(product, digits, other));
             w->residual = true;
         }
     }
@@ -277,7 +277,7 @@ attention_status walkthrough_print(const float *x, int64_t n, int64_t block, int
         print_checks(&w, p, lse, terms);
         if (w.residual)
             puts("\n[...]: every number is rounded by itself, so the printed digits can miss the\n"
-                 "printed result by a unit or so in the last place; --digits shows more of them");
+                 "printed result by a little in the last place; fp32 itself carries 7 or 8 digits");
     }
     tensor_free(p);
     tensor_free(terms);
