@@ -2,6 +2,7 @@
 #
 #   CC=clang      another compiler          ARCH=native   for this machine only, and no dispatch
 #   SANITIZE=1    ASan and UBSan            WERROR=1      warnings are errors
+#   V=1           show the commands
 # Objects live in build/, one folder a combination; stageN_*/run is a copy of the last one built.
 
 MAKEFLAGS += --no-builtin-rules
@@ -27,6 +28,9 @@ ifneq ($(SANITIZE),)
 CFLAGS  += -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 LDFLAGS += -fsanitize=address,undefined
 endif
+
+Q    := $(if $(V),,@)
+say   = $(if $(V),,@echo "  $1  $@")
 
 PACKAGES     := gcc libc6-dev libcriterion-dev
 DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox
@@ -58,13 +62,15 @@ endif
 $(B)/matmul_kernel_avx2.o:   kernel_flags := -march=x86-64-v3
 $(B)/matmul_kernel_avx512.o: kernel_flags := -march=x86-64-v4 -mprefer-vector-width=512
 $(kernels): $(B)/matmul_kernel_%.o: common/matmul_kernel.c | $(B)/
-	$(CC) $(CPPFLAGS) $(CFLAGS) -ffp-contract=fast $(kernel_flags) -DKERNEL=matmul_kernel_$* -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -ffp-contract=fast $(kernel_flags) -DKERNEL=matmul_kernel_$* -c $< -o $@
 
 common_sources := $(filter-out common/matmul_kernel.c,$(wildcard common/*.c))
 common := $(common_sources:common/%.c=$(B)/common/%.o) $(kernels)
 
 $(B)/common/%.o: common/%.c | $(B)/common/
-	$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
 # ---- stages -----------------------------------------------------------------------------------
 # Every stage defines attention_forward; renamed, they link together.
@@ -77,7 +83,8 @@ $$(stage$1_dir)/run: $$(B)/$$(stage$1_dir)/run build/config
 
 stage$1_objects := $$(patsubst %.c,$$(B)/%.o,$$(wildcard $$(stage$1_dir)/*.c))
 $$(B)/$$(stage$1_dir)/%.o: $$(stage$1_dir)/%.c | $$(B)/$$(stage$1_dir)/
-	$$(CC) $$(CPPFLAGS) $$(CFLAGS) -Dattention_forward=attention_forward_stage$1 -c $$< -o $$@
+	$$(call say,CC)
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -Dattention_forward=attention_forward_stage$1 -c $$< -o $$@
 
 diff-$1: ## what stage $1 changes
 	@git --no-pager diff --no-index --color=auto $$(if $$(wildcard $(stage$(shell expr $1 - 1)_dir)),$(stage$(shell expr $1 - 1)_dir)/attention.c,/dev/null) $$(stage$1_dir)/attention.c || true
@@ -86,7 +93,8 @@ $(foreach n,$(stages),$(eval $(call stage_rules,$n)))
 
 attentions := $(foreach n,$(stages),$(B)/$(stage$n_dir)/attention.o)
 $(foreach n,$(stages),$(B)/$(stage$n_dir)/run): $(common)
-	$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 # A stage is checked against the one before and timed against stage 0, so it links both.
 $(B)/$(stage0_dir)/run: $(stage0_objects)
 $(B)/$(stage1_dir)/run: $(stage1_objects) $(B)/$(stage0_dir)/attention.o
@@ -96,9 +104,11 @@ $(B)/$(stage2_dir)/run: $(stage2_objects) $(B)/$(stage0_dir)/attention.o $(B)/$(
 tests     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
 runs      := $(foreach n,$(stages),$(stage$n_dir)/run)
 $(B)/tests/%.o: tests/%.c | $(B)/tests/
-	$(CC) $(CPPFLAGS) $(foreach n,$(stages),-I$(stage$n_dir)) $(CFLAGS) -c $< -o $@
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(foreach n,$(stages),-I$(stage$n_dir)) $(CFLAGS) -c $< -o $@
 $(B)/tests/test_%: $(B)/tests/test_%.o $(attentions) $(common)
-	$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) -o $@
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) -o $@
 $(B)/tests/test_walkthrough: $(filter-out %/main.o %/attention.o,$(stage1_objects))
 
 test: $(runs) $(tests) $(foreach n,$(stages),stage$n) ## run every test

@@ -20,8 +20,11 @@ static bool is_space(char c)
 static attention_status refuse(size_t position, const char *token, size_t length, const char *why)
 {
     char shown[28] = "";
-    for (size_t i = 0; i < length && i < 24; i++) shown[i] = token[i] ? token[i] : '?';
-    if (length > 24) memcpy(shown + 24, "...", 3);
+    for (size_t i = 0; i < length && i < 24; i++) {
+        shown[i] = token[i];
+        if (token[i] == '\0') shown[i] = '?';
+    }
+    if (length > 24) strcat(shown, "...");
     return status_fail(ATTENTION_BAD_ARGUMENT, "logits, character %zu: '%s' %s", position + 1,
                        shown, why);
 }

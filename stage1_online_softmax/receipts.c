@@ -15,16 +15,17 @@
 #include "report.h"
 #include "walkthrough.h"
 
-enum { ROWS = 4, N = 2048, BLOCK = 64 };
+enum { ROWS = 4, N = 2048, COUNT = ROWS * N, BLOCK = 64 };
 
 static const double unit = 0x1p-24; // the spacing of floats just below 1, halved
 
-static void draw_logits(float x[ROWS * N])
+static void draw_logits(float x[ROWS][N])
 {
     random_stream stream;
     random_seed(&stream, 0);
-    random_normal(&stream, x, ROWS * N);
-    for (int i = 0; i < ROWS * N; i++) x[i] *= 8;
+    random_normal(&stream, x[0], COUNT);
+    for (int r = 0; r < ROWS; r++)
+        for (int i = 0; i < N; i++) x[r][i] *= 8;
 }
 
 // Softmax in float64, in two passes over the row.
@@ -95,7 +96,7 @@ static void single_sum_softmax(float p[N], const float x[N])
     for (int i = 0; i < N; i++) p[i] /= l;
 }
 
-static void against_two_passes(const float *x)
+static void against_two_passes(float x[ROWS][N])
 {
     static const int blocks[] = {64, 128, 512, 2048};
     static double exact[ROWS][N];
@@ -103,9 +104,9 @@ static void against_two_passes(const float *x)
     double range = 0, largest = 0, worst = 0;
     for (int r = 0; r < ROWS; r++) {
         float negated[N];
-        for (int i = 0; i < N; i++) negated[i] = -x[r * N + i];
-        range = fmax(range, (double)row_max(x + r * N, N) + (double)row_max(negated, N));
-        exact_softmax(exact[r], x + r * N);
+        for (int i = 0; i < N; i++) negated[i] = -x[r][i];
+        range = fmax(range, (double)row_max(x[r], N) + (double)row_max(negated, N));
+        exact_softmax(exact[r], x[r]);
         for (int i = 0; i < N; i++) largest = fmax(largest, exact[r][i]);
     }
     report_heading("R3  online against two passes in float64: 4 rows of 2048 (Exact, section 3)");
@@ -117,9 +118,9 @@ static void against_two_passes(const float *x)
         double error = 0, furthest = 1;
         for (int r = 0; r < ROWS; r++) {
             if (b < 4)
-                online_softmax(p, x + r * N, N, blocks[b], NULL, NULL);
+                online_softmax(p, x[r], N, blocks[b], NULL, NULL);
             else
-                single_sum_softmax(p, x + r * N);
+                single_sum_softmax(p, x[r]);
             double sum = 0;
             for (int i = 0; i < N; i++) sum += (double)p[i];
             if (fabs(sum - 1) >= fabs(furthest - 1)) furthest = sum;
@@ -142,7 +143,7 @@ static void against_two_passes(const float *x)
 
 // exp(x) / sum exp(x) as PyTorch computes it in the type: each result rounded, the sum kept in
 // fp32.
-static void unshifted(const float *x, attention_dtype dtype, int *inf, int *nan, double *error)
+static void unshifted(float x[ROWS][N], attention_dtype dtype, int *inf, int *nan, double *error)
 {
     float p[N];
     double exact[N];
@@ -150,7 +151,7 @@ static void unshifted(const float *x, attention_dtype dtype, int *inf, int *nan,
     *error = 0;
     for (int r = 0; r < ROWS; r++) {
         float sums[16] = {0}, sum = 0, rounded[N];
-        for (int i = 0; i < N; i++) rounded[i] = dtype_round(x[r * N + i], dtype);
+        for (int i = 0; i < N; i++) rounded[i] = dtype_round(x[r][i], dtype);
         for (int i = 0; i < N; i++) {
             p[i] = dtype_round(expf(rounded[i]), dtype);
             *inf += isinf(p[i]) != 0;
@@ -169,14 +170,14 @@ static void unshifted(const float *x, attention_dtype dtype, int *inf, int *nan,
 }
 
 // The same numbers through the online softmax: terms and results rounded to the type, m and l kept.
-static void shifted(const float *x, attention_dtype dtype, int *bad, double *error)
+static void shifted(float x[ROWS][N], attention_dtype dtype, int *bad, double *error)
 {
     double exact[N];
     *bad = 0;
     *error = 0;
     for (int r = 0; r < ROWS; r++) {
         float p[N], rounded[N];
-        for (int i = 0; i < N; i++) rounded[i] = dtype_round(x[r * N + i], dtype);
+        for (int i = 0; i < N; i++) rounded[i] = dtype_round(x[r][i], dtype);
         online_softmax(p, rounded, N, BLOCK, NULL, NULL);
         for (int i = 0; i < N; i++) {
             p[i] = dtype_round(p[i], dtype);
@@ -187,12 +188,12 @@ static void shifted(const float *x, attention_dtype dtype, int *bad, double *err
     }
 }
 
-static void what_the_max_is_for(const float *x)
+static void what_the_max_is_for(float x[ROWS][N])
 {
     const char *const headings[] = {"softmax", "exp overflows past", "row max", "bad values",
                                     "max error"};
     const attention_dtype types[] = {DTYPE_FP32, DTYPE_FP16};
-    const double row_most = (double)row_max(x, ROWS * N);
+    const double row_most = (double)row_max(x[0], COUNT);
     int inf[2], nan[2], bad;
     double error;
     report_heading("R4  what the maximum is for: the same rows (Exact, section 3)");
@@ -259,18 +260,18 @@ static void one_price(void)
 
 attention_status write_rescale_csv(const char *path)
 {
-    float x[ROWS * N];
+    float x[ROWS][N];
     draw_logits(x);
-    return walkthrough_rescale_csv(path, x, N, BLOCK);
+    return walkthrough_rescale_csv(path, x[0], N, BLOCK);
 }
 
 void print_receipts(int threads)
 {
-    float x[ROWS * N];
+    float x[ROWS][N];
     (void)threads; // one row at a time
     draw_logits(x);
     walk();
-    how_often(x);
+    how_often(x[0]);
     against_two_passes(x);
     what_the_max_is_for(x);
     one_price();
