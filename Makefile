@@ -25,7 +25,7 @@ CPPFLAGS := -Icommon -D_GNU_SOURCE -MMD -MP
 LDFLAGS  := -fopenmp
 LDLIBS   := -lm
 ifneq ($(SANITIZE),)
-CFLAGS  += -O1 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+CFLAGS  += -O2 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 LDFLAGS += -fsanitize=address,undefined
 endif
 

@@ -193,7 +193,7 @@ Test(npy, are_ranks_1_to_4_and_their_shapes_read)
     PUT("4.npy", numpy_f4_rank4);
     const int64_t shapes[4][4] = {{8}, {2, 3}, {1, 2, 3}, {1, 2, 3, 4}};
     for (int rank = 1; rank <= 4; rank++) {
-        char name[8];
+        char name[16];
         snprintf(name, sizeof name, "%d.npy", rank);
         tensor_free(read_ok(name, &header));
         cr_expect_eq(header.rank, rank);

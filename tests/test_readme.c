@@ -2,7 +2,7 @@
 //
 // A block that begins with `$ ./stageN/run ...` is run, and its lines must appear in the output in
 // that order, next to each other. In a README line the token <=X stands for any number up to X,
-// ... for any one token, and ... alone on a line for any number of lines.
+// ~X for one within 1e-5 of X, ... for any one token, and ... alone on a line for any lines.
 #include <criterion/criterion.h>
 #include <ctype.h>
 #include <math.h>
@@ -33,6 +33,11 @@ static int split(char *text, char *lines[LINES])
 static bool token_matches(const char *wanted, const char *found)
 {
     if (strcmp(wanted, "...") == 0) return true;
+    if (wanted[0] == '~') {
+        char *end;
+        const double value = strtod(found, &end), exact = strtod(wanted + 1, NULL);
+        return end != found && *end == '\0' && fabs(value - exact) <= 1e-5 * fmax(1, fabs(exact));
+    }
     if (strncmp(wanted, "<=", 2) != 0 || !wanted[2]) return strcmp(wanted, found) == 0;
     char *end_wanted, *end_found;
     const double bound = strtod(wanted + 2, &end_wanted), value = strtod(found, &end_found);
@@ -136,6 +141,9 @@ Test(readme, does_the_matcher_itself_tell_right_from_wrong)
     cr_expect_not(token_matches("<=1", "nan"));
     cr_expect_not(token_matches("<=1", "1x"));
     cr_expect_not(token_matches("<=1", "-2"));
+    cr_expect(token_matches("~6.125568", "6.125569"));
+    cr_expect_not(token_matches("~6.125568", "6.1257"));
+    cr_expect_not(token_matches("~1", "nan"));
 }
 
 Test(readme, do_the_samples_of_the_main_readme_hold)
