@@ -569,6 +569,34 @@ Test(SUITE, are_amplified_inputs_right)
     }
 }
 
+// Scores far below any finite stand-in for -inf.
+Test(SUITE, do_very_negative_scores_still_count)
+{
+    problem p = problem_new(1, 1, 70, 1);
+    p.args.scale = 1;
+    p.args.block_q = p.args.block_k = 16;
+    fill(p.q, 70, 1);
+    fill(p.k, 70, -3e38f);
+    for (int64_t j = 0; j < 70; j++) p.v[j] = (float)j;
+    problem_run(&p, STAGE);
+    for (int64_t r = 0; r < 70; r++) cr_expect_eq(p.o[r], 34.5f);
+    problem_free(&p);
+}
+
+// fp16 and bf16 outputs are values of their type, whatever the arithmetic was done in.
+Test(SUITE, is_the_output_rounded_to_its_type)
+{
+    for (int dtype = 1; dtype < 3; dtype++) {
+        problem p = problem_new(1, 1, 70, 16);
+        p.args.dtype = (attention_dtype)dtype;
+        problem_draw(&p, 3, 1);
+        problem_run(&p, STAGE);
+        for (int64_t i = 0; i < p.count; i++)
+            cr_expect_eq(p.o[i], dtype_round(p.o[i], p.args.dtype));
+        problem_free(&p);
+    }
+}
+
 // [11] Scale 0 gives means, a negative scale turns the order, NaN is refused.
 Test(SUITE, are_zero_and_negative_scales_taken_and_nan_refused)
 {
