@@ -9,6 +9,7 @@ MAKEFLAGS += --no-builtin-rules
 ifeq ($(origin CC),default)
 CC := gcc
 endif
+CXX := $(subst clang,clang++,$(subst gcc,g++,$(CC)))
 
 stage0_dir := stage0_explicit
 stage1_dir := stage1_online_softmax
@@ -21,18 +22,20 @@ machine := $(shell $(CC) -dumpmachine 2>/dev/null)
 
 CFLAGS   := -std=gnu11 -O3 -g -fopenmp -ffp-contract=off -Wall -Wextra $(if $(WERROR),-Werror) \
             $(if $(ARCH),-march=$(ARCH) -DARCH_FIXED)
+CXXFLAGS := -std=c++17 -O2 -g -Wall -Wextra $(if $(WERROR),-Werror) $(if $(ARCH),-march=$(ARCH))
 CPPFLAGS := -Icommon -D_GNU_SOURCE -MMD -MP
 LDFLAGS  := -fopenmp
 LDLIBS   := -lm
 ifneq ($(SANITIZE),)
 CFLAGS  += -O2 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
+CXXFLAGS += -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 LDFLAGS += -fsanitize=address,undefined
 endif
 
 Q    := $(if $(V),,@)
 say   = $(if $(V),,@echo "  $1  $@")
 
-PACKAGES     := gcc libc6-dev libcriterion-dev
+PACKAGES     := gcc g++ libc6-dev libcriterion-dev
 DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox
 
 .PHONY: all help setup clean test check format tidy fuzz figures $(foreach n,$(stages),stage$n test-$n diff-$n)
@@ -72,6 +75,12 @@ $(B)/common/%.o: common/%.c | $(B)/common/
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
 
+# The emulator runs the source of CUDA kernels without CUDA (docs/emulator.md).
+emulator := $(patsubst common/%.cpp,$(B)/common/%.o,$(wildcard common/*.cpp))
+$(B)/common/%.o: common/%.cpp | $(B)/common/
+	$(call say,CXX)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
 # ---- stages -----------------------------------------------------------------------------------
 # Every stage defines attention_forward; renamed, they link together.
 define stage_rules
@@ -101,7 +110,7 @@ $(B)/$(stage1_dir)/run: $(stage1_objects) $(B)/$(stage0_dir)/attention.o
 $(B)/$(stage2_dir)/run: $(stage2_objects) $(B)/$(stage0_dir)/attention.o $(B)/$(stage1_dir)/attention.o
 
 # ---- tests ------------------------------------------------------------------------------------
-tests     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c))
+tests     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/test_emulator
 runs      := $(foreach n,$(stages),$(stage$n_dir)/run)
 $(B)/tests/%.o: tests/%.c | $(B)/tests/
 	$(call say,CC)
@@ -110,6 +119,13 @@ $(B)/tests/test_%: $(B)/tests/test_%.o $(attentions) $(common)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) -o $@
 $(B)/tests/test_walkthrough: $(filter-out %/main.o %/attention.o,$(stage1_objects))
+
+$(B)/tests/test_emulator.o: tests/test_emulator.cpp | $(B)/tests/
+	$(call say,CXX)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+$(B)/tests/test_emulator: $(B)/tests/test_emulator.o $(emulator) $(common)
+	$(call say,LD)
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) -lpthread -o $@
 
 test: $(runs) $(tests) $(foreach n,$(stages),stage$n) ## run every test
 	@tests/run.sh $(tests)
@@ -122,7 +138,7 @@ endef
 $(foreach n,$(stages),$(eval $(call test_rules,$n)))
 
 # ---- care -------------------------------------------------------------------------------------
-c_files := $(wildcard common/*.[ch] stage*_*/*.[ch] tests/*.[ch])
+c_files := $(wildcard common/*.[ch] common/*.cpp stage*_*/*.[ch] tests/*.[ch] tests/*.cpp)
 
 check: ## format, clang-tidy, and the tests under ASan and UBSan
 	$(MAKE) format-check tidy

@@ -1,0 +1,264 @@
+// emulator.cpp: runs the blocks of a launch, and within a block its threads, one at a time.
+//
+// A thread runs until it waits (for a barrier, for the other lanes of its warp) or ends; then a
+// seeded random choice among those that can go on gets the core. When none can and not all have
+// ended, the block is stuck, and who waits where is the error.
+#include "emulator.h"
+
+#include <atomic>
+#include <cstdarg>
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "emulator_block.h"
+#include "emulator_fiber.h"
+#include "emulator_runtime.h"
+
+namespace emulator
+{
+
+__thread block_state *current_block;
+__thread thread_state *current_thread;
+
+const dim3 &thread_index()
+{
+    return current_thread->index;
+}
+const dim3 &block_index()
+{
+    return current_block->block_index;
+}
+const dim3 &block_extent()
+{
+    return current_block->block_extent;
+}
+const dim3 &grid_extent()
+{
+    return current_block->grid_extent;
+}
+
+static uint64_t next_random(uint64_t &state)
+{
+    state += 0x9e3779b97f4a7c15; // splitmix64
+    uint64_t z = state;
+    z = (z ^ (z >> 30)) * 0xbf58476d1ce4e5b9;
+    z = (z ^ (z >> 27)) * 0x94d049bb133111eb;
+    return z ^ (z >> 31);
+}
+
+// Takes a random thread off the list of those that can go on; NULL if there is none.
+static thread_state *pick_next(block_state &block)
+{
+    const size_t count = block.runnable.size();
+    if (!count) return nullptr;
+    const size_t i = static_cast<size_t>(((next_random(block.random) >> 32) * count) >> 32);
+    thread_state *next = block.runnable[i];
+    block.runnable[i] = block.runnable.back();
+    block.runnable.pop_back();
+    return next;
+}
+
+// Gives the core to another thread, or to the scheduler if none can run.
+static void give_way(bool for_good)
+{
+    block_state &block = *current_block;
+    thread_state *self = current_thread, *next = pick_next(block);
+    block.previous = self;
+    block.report.switches++;
+    current_thread = next;
+    fiber_switch(&self->context, next ? &next->context : &block.scheduler, for_good);
+}
+
+static void thread_entry()
+{
+    block_state &block = *current_block;
+    fiber_entered(block.previous ? &block.previous->context : &block.scheduler);
+    block.call(block.kernel, block.arguments);
+    current_thread->waits_for = "";
+    block.finished++;
+    give_way(true);
+    abort(); // nobody resumes a finished thread
+}
+
+void fail(site where, const char *format, ...)
+{
+    block_state &block = *current_block;
+    thread_state *self = current_thread;
+    va_list list;
+    va_start(list, format);
+    int used = snprintf(block.message, sizeof block.message, "%s:%d: thread %d of block %lld ",
+                        where.file, where.line, self->id, static_cast<long long>(block.index));
+    vsnprintf(block.message + used, sizeof block.message - static_cast<size_t>(used), format, list);
+    va_end(list);
+    block.failed = true;
+    block.previous = self;
+    current_thread = nullptr;
+    fiber_switch(&self->context, &block.scheduler, true);
+    abort();
+}
+
+static bool same(site a, site b)
+{
+    return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
+}
+
+static void release(block_state &block, thread_state *threads, int count)
+{
+    for (int i = 0; i < count; i++) {
+        threads[i].waits_for = nullptr;
+        if (&threads[i] != current_thread) block.runnable.push_back(&threads[i]);
+    }
+}
+
+void collective(const char *name, site where, void *arguments,
+                void (*execute)(block_state &, warp_state &, void **))
+{
+    block_state &block = *current_block;
+    thread_state &self = *current_thread;
+    warp_state &warp = *self.warp;
+    self.waits_for = name;
+    self.where = where;
+    self.arguments = arguments;
+    if (++warp.arrived < warp_size) return give_way(false);
+
+    void *all[warp_size];
+    for (int lane = 0; lane < warp_size; lane++) {
+        const thread_state &other = warp.threads[lane];
+        if (strcmp(other.waits_for, name) != 0 || !same(other.where, where))
+            fail(where,
+                 "is at %s, but thread %d of its warp is at %s (%s:%d): a warp operation "
+                 "needs all its lanes",
+                 name, other.id, other.waits_for, other.where.file, other.where.line);
+        all[lane] = other.arguments;
+    }
+    settle_accesses(block, warp);
+    warp.arrived = 0;
+    block.report.collectives++;
+    execute(block, warp, all);
+    release(block, warp.threads, warp_size);
+}
+
+void barrier(site where)
+{
+    block_state &block = *current_block;
+    thread_state &self = *current_thread;
+    self.waits_for = "a barrier";
+    self.where = where;
+    if (++block.at_barrier < static_cast<int>(block.threads.size())) return give_way(false);
+
+    for (const thread_state &other : block.threads)
+        if (!same(other.where, where))
+            fail(where, "is at a barrier, but thread %d is at another (%s:%d)", other.id,
+                 other.where.file, other.where.line);
+    block.at_barrier = 0;
+    block.epoch = ++block.last_epoch;
+    for (warp_state &warp : block.warps) {
+        settle_accesses(block, warp);
+        warp.epoch = block.epoch;
+    }
+    release(block, block.threads.data(), static_cast<int>(block.threads.size()));
+}
+
+// The block's threads wait for one another in a way that cannot end: says for what.
+static void report_stuck(block_state &block)
+{
+    char *to = block.message, *end = to + sizeof block.message;
+    to += snprintf(to, static_cast<size_t>(end - to),
+                   "block %lld is stuck:", static_cast<long long>(block.index));
+    std::vector<bool> told(block.threads.size());
+    for (size_t i = 0; i < told.size() && end - to > 200; i++) {
+        if (told[i]) continue;
+        const thread_state &one = block.threads[i];
+        int alike = 0;
+        for (size_t j = i; j < told.size(); j++) {
+            const thread_state &other = block.threads[j];
+            if (strcmp(other.waits_for, one.waits_for) != 0 || !same(other.where, one.where))
+                continue;
+            told[j] = true;
+            alike++;
+        }
+        const char *comma = i ? ";" : "";
+        if (*one.waits_for)
+            to += snprintf(to, static_cast<size_t>(end - to),
+                           "%s thread %d and %d more wait for %s (%s:%d)", comma, one.id, alike - 1,
+                           one.waits_for, one.where.file, one.where.line);
+        else
+            to += snprintf(to, static_cast<size_t>(end - to),
+                           "%s thread %d and %d more have returned", comma, one.id, alike - 1);
+    }
+    block.failed = true;
+}
+
+static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t index,
+                        const launch_request &request)
+{
+    block.index = index;
+    block.block_index.x = static_cast<unsigned>(index % request.grid.x);
+    block.block_index.y = static_cast<unsigned>(index / request.grid.x % request.grid.y);
+    block.block_index.z = static_cast<unsigned>(index / request.grid.x / request.grid.y);
+    block.at_barrier = block.finished = 0;
+    block.epoch = block.last_epoch = 1;
+    block.random = request.seed;
+    block.random += next_random(block.random) * static_cast<uint64_t>(index + 1);
+    std::fill(block.memory.begin(), block.memory.end(), 0xff); // NaN in every type
+    std::fill(block.shadows.begin(), block.shadows.end(), shadow{});
+    block.runnable.clear();
+    for (size_t i = 0; i < block.threads.size(); i++) {
+        thread_state &t = block.threads[i];
+        const unsigned id = static_cast<unsigned>(i);
+        t.index = dim3(id % request.block.x, id / request.block.x % request.block.y,
+                       id / request.block.x / request.block.y);
+        t.id = static_cast<int>(i);
+        t.lane = t.id % warp_size;
+        t.warp = &block.warps[i / warp_size];
+        t.waits_for = nullptr;
+        t.where = site("", 0);
+        t.accesses = 0;
+        fiber_prepare(&t.context, stacks.stack(t.id), stacks.bytes(), thread_entry);
+        block.runnable.push_back(&t);
+    }
+    for (size_t i = 0; i < block.warps.size(); i++) {
+        warp_state &warp = block.warps[i];
+        warp.threads = &block.threads[i * warp_size];
+        warp.arrived = 0;
+        warp.epoch = 1;
+        for (access_log &entry : warp.log) entry.lanes = 0;
+    }
+}
+
+// Takes blocks off the launch until none is left or one has failed.
+void run_blocks(launch_request &request)
+{
+    const int threads = static_cast<int>(request.block.x * request.block.y * request.block.z);
+    const fiber_stacks stacks(threads);
+    if (!stacks.ok()) return request.out_of_memory();
+    auto owner = std::make_unique<block_state>();
+    block_state &block = *owner;
+    block.block_extent = request.block;
+    block.grid_extent = request.grid;
+    block.threads.resize(static_cast<size_t>(threads));
+    block.warps.resize(static_cast<size_t>(threads / warp_size));
+    block.memory.resize(request.shared_bytes);
+    block.shadows.resize((request.shared_bytes + 1) / 2);
+    block.call = request.call;
+    block.kernel = request.kernel;
+    block.arguments = request.arguments;
+    block_state *outer = current_block;
+    current_block = &block;
+
+    for (int64_t index; !block.failed && (index = request.take_block()) >= 0;) {
+        reset_block(block, stacks, index, request);
+        block.report.blocks++;
+        block.previous = nullptr;
+        current_thread = pick_next(block);
+        fiber_switch(&block.scheduler, &current_thread->context);
+        if (!block.failed && block.finished < threads) report_stuck(block);
+    }
+    current_block = outer;
+    request.finish(block.report, block.failed ? block.message : nullptr, block.index);
+}
+
+} // namespace emulator

@@ -1,0 +1,182 @@
+// emulator.h: what a kernel's source needs of CUDA when there is no CUDA: the keywords, the
+// built-in variables, the few runtime calls the host side makes, and the operations of a block.
+//
+// A launch runs every thread of a block as a fiber, in a seeded random order, and the blocks of
+// the grid on the machine's cores. Barriers, shuffles, ldmatrix and mma are executed once, when
+// the last thread concerned arrives. What hardware lets pass is an error here that names threads
+// and lines; docs/emulator.md tells how. Compile a .cu file with: g++ -std=c++17 -x c++
+#ifndef EMULATOR_H
+#define EMULATOR_H
+
+#include <cmath>
+#include <cstddef>
+#include <cstdint>
+#include <cstring>
+#include <utility>
+
+#ifndef EMULATED_ARCH
+#define EMULATED_ARCH 800 // what a kernel sees as __CUDA_ARCH__; 750 selects the Turing path
+#endif
+
+#define __global__
+#define __device__
+#define __host__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define threadIdx emulator::thread_index()
+#define blockIdx  emulator::block_index()
+#define blockDim  emulator::block_extent()
+#define gridDim   emulator::grid_extent()
+
+struct dim3 {
+    unsigned x, y, z;
+    constexpr dim3(unsigned x = 1, unsigned y = 1, unsigned z = 1) : x(x), y(y), z(z)
+    {
+    }
+};
+struct alignas(16) uint4 {
+    unsigned x, y, z, w;
+};
+
+namespace emulator
+{
+
+// Where in the source something happened. A function that takes `site where = site()` gets the
+// line of its caller; passing `where` on keeps that line.
+struct site {
+    const char *file;
+    int line;
+    constexpr site(const char *file = __builtin_FILE(), int line = __builtin_LINE())
+        : file(file), line(line)
+    {
+    }
+};
+
+const dim3 &thread_index();
+const dim3 &block_index();
+const dim3 &block_extent();
+const dim3 &grid_extent();
+
+// Reports a mistake of the running thread: the launch fails with this sentence.
+[[noreturn]] void fail(site where, const char *format, ...) __attribute__((format(printf, 2, 3)));
+
+// Operations of a whole block and of a whole warp.
+void barrier(site where);
+void warp_barrier(site where);
+uint32_t shuffle_xor(uint32_t value, int lane_mask, site where);
+
+// Four 8 x 8 matrices of 16-bit elements: lane 8 i + r gives the byte address in shared memory
+// of row r of matrix i; register i of lane l receives elements 2 (l % 4) and 2 (l % 4) + 1 of
+// row l / 4 of matrix i, or with `transposed` of column l / 4.
+void ldmatrix_x4(uint32_t x[4], uint32_t address, bool transposed, site where);
+
+// c += a b for a [16, 16], b [16, 8], or a [16, 8], b [8, 8]; layouts as in the PTX manual.
+void mma_m16n8k16_fp16(float c[4], const uint32_t a[4], const uint32_t b[2], site where);
+void mma_m16n8k16_bf16(float c[4], const uint32_t a[4], const uint32_t b[2], site where);
+void mma_m16n8k8_fp16(float c[4], const uint32_t a[2], const uint32_t b[1], site where);
+
+// The block's shared memory, by byte address.
+void shared_read(void *to, uint32_t address, uint32_t bytes, site where);
+void shared_write(uint32_t address, const void *from, uint32_t bytes, site where);
+
+struct settings {
+    uint64_t seed = 1; // of the order in which threads run
+    int threads = 0;   // cores to use; 0: all
+    int compute_capability = EMULATED_ARCH / 10;
+};
+settings &current_settings();
+
+struct launch_report { // of the last launch made by this host thread
+    int64_t blocks, switches, collectives;
+    int64_t shared_accesses; // of warps: an ldmatrix counts 4, one for each matrix
+    int64_t bank_conflicts;  // turns that shared memory needed beyond one for each access
+};
+launch_report last_launch();
+
+} // namespace emulator
+
+inline void __syncthreads(emulator::site where = emulator::site())
+{
+    emulator::barrier(where);
+}
+inline void __syncwarp(emulator::site where = emulator::site())
+{
+    emulator::warp_barrier(where);
+}
+
+template <class T> T atomicAdd(T *address, T value)
+{
+    return __atomic_fetch_add(address, value, __ATOMIC_RELAXED);
+}
+
+// The runtime, as far as common/ uses it. These have C++ linkage, so that a program may hold
+// both this and NVIDIA's.
+enum cudaError_t {
+    cudaSuccess = 0,
+    cudaErrorInvalidValue = 1,
+    cudaErrorMemoryAllocation = 2,
+    cudaErrorInvalidConfiguration = 9,
+    cudaErrorInsufficientDriver = 35,
+    cudaErrorNoDevice = 100,
+    cudaErrorNoKernelImageForDevice = 209,
+    cudaErrorUnsupportedPtxVersion = 222,
+    cudaErrorLaunchFailure = 719,
+};
+enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
+enum cudaDeviceAttr {
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+};
+enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
+using cudaStream_t = struct emulated_stream *;
+
+cudaError_t cudaMalloc(void **pointer, size_t bytes);
+cudaError_t cudaFree(void *pointer);
+cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind);
+cudaError_t cudaMemset(void *to, int value, size_t bytes);
+cudaError_t cudaMemGetInfo(size_t *free_bytes, size_t *total_bytes);
+cudaError_t cudaGetDevice(int *device);
+cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device);
+cudaError_t cudaGetLastError();
+cudaError_t cudaStreamSynchronize(cudaStream_t stream);
+const char *cudaGetErrorString(cudaError_t error);
+
+namespace emulator
+{
+
+cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
+                   void (*call)(const void *kernel, void **arguments), void **arguments);
+cudaError_t allow_shared_bytes(const void *kernel, int bytes);
+
+template <class... P, size_t... I>
+void call_with(void (*kernel)(P...), void **arguments, std::index_sequence<I...>)
+{
+    kernel(*static_cast<P *>(arguments[I])...);
+}
+
+// The code that turns an argument array back into a call of the kernel.
+template <class... P> struct caller {
+    static void call(const void *kernel, void **arguments)
+    {
+        call_with(reinterpret_cast<void (*)(P...)>(const_cast<void *>(kernel)), arguments,
+                  std::index_sequence_for<P...>());
+    }
+};
+
+} // namespace emulator
+
+template <class... P>
+cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,
+                             size_t shared_bytes = 0, cudaStream_t = nullptr)
+{
+    return emulator::launch(reinterpret_cast<const void *>(kernel), grid, block, shared_bytes,
+                            emulator::caller<P...>::call, arguments);
+}
+
+template <class... P>
+cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute, int value)
+{
+    return emulator::allow_shared_bytes(reinterpret_cast<const void *>(kernel), value);
+}
+#endif

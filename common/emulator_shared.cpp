@@ -1,0 +1,160 @@
+// emulator_shared.cpp: shared memory that remembers who touched what, and counts bank conflicts.
+//
+// Two accesses of different threads, at least one of them a write, need a barrier between them.
+// An epoch is a number that rises at each barrier: a thread of another warp is safe from what
+// happened before the last block-wide barrier, a lane of the same warp also from what happened
+// before the last __syncwarp.
+#include "emulator.h"
+#include "emulator_block.h"
+
+namespace emulator
+{
+
+static shadow *shadows_of(const thread_state &thread, uint32_t address, uint32_t bytes, site where)
+{
+    block_state &block = *current_block;
+    if (uint64_t{address} + bytes > block.memory.size())
+        fail(where, "(for thread %d) touches bytes %u to %u of shared memory, which has %zu",
+             thread.id, address, address + bytes - 1, block.memory.size());
+    if (address % bytes)
+        fail(where, "(for thread %d) touches %u bytes at address %u of shared memory: not aligned",
+             thread.id, bytes, address);
+    return &block.shadows[address / 2];
+}
+
+// Whether what `other` did in epoch `then` is not yet ordered before what `thread` does now.
+static bool unordered(const thread_state &thread, int other, uint32_t then)
+{
+    const bool same_warp = other / warp_size == thread.id / warp_size;
+    return same_warp ? then == thread.warp->epoch : then >= current_block->epoch;
+}
+
+void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, site where)
+{
+    shadow *s = shadows_of(thread, address, bytes, where);
+    const uint32_t epoch = thread.warp->epoch, block_epoch = current_block->epoch;
+    const uint16_t id = static_cast<uint16_t>(thread.id);
+    for (uint32_t i = 0; i < (bytes + 1) / 2; i++) {
+        if (!s[i].write_epoch)
+            fail(where, "(for thread %d) reads byte %u of shared memory, which nobody has written",
+                 thread.id, address + 2 * i);
+        if (s[i].writer != id && unordered(thread, s[i].writer, s[i].write_epoch))
+            fail(where,
+                 "(for thread %d) reads byte %u of shared memory, which thread %d wrote at "
+                 "line %d, with no barrier between",
+                 thread.id, address + 2 * i, s[i].writer, s[i].write_line);
+
+        if (s[i].read_epoch < block_epoch || s[i].reader == id)
+            s[i].reader = id;
+        else if (s[i].reader != all_readers) {
+            const int warp = s[i].reader & readers_of_warp ? s[i].reader & ~readers_of_warp
+                                                           : s[i].reader / warp_size;
+            if (warp != thread.id / warp_size)
+                s[i].reader = all_readers;
+            else
+                s[i].reader =
+                    s[i].read_epoch < epoch ? id : static_cast<uint16_t>(readers_of_warp | warp);
+        }
+        s[i].read_epoch = epoch;
+        s[i].read_line = static_cast<uint16_t>(where.line);
+    }
+}
+
+void shared_check_write(thread_state &thread, uint32_t address, uint32_t bytes, site where)
+{
+    shadow *s = shadows_of(thread, address, bytes, where);
+    const uint16_t id = static_cast<uint16_t>(thread.id);
+    for (uint32_t i = 0; i < (bytes + 1) / 2; i++) {
+        if (s[i].write_epoch && s[i].writer != id &&
+            unordered(thread, s[i].writer, s[i].write_epoch))
+            fail(where,
+                 "writes byte %u of shared memory, which thread %d wrote at line %d, with "
+                 "no barrier between",
+                 address + 2 * i, s[i].writer, s[i].write_line);
+        if (s[i].read_epoch && s[i].reader != id) {
+            const bool several = s[i].reader & readers_of_warp;
+            const int someone = s[i].reader == all_readers ? -1
+                                : several ? (s[i].reader & ~readers_of_warp) * warp_size
+                                          : s[i].reader;
+            const bool race = someone < 0 ? s[i].read_epoch >= current_block->epoch
+                                          : unordered(thread, someone, s[i].read_epoch);
+            if (race && someone < 0)
+                fail(where,
+                     "writes byte %u of shared memory, which threads of several warps read "
+                     "(line %d), with no barrier between",
+                     address + 2 * i, s[i].read_line);
+            if (race)
+                fail(where,
+                     "writes byte %u of shared memory, which thread %d%s read at line %d, "
+                     "with no barrier between",
+                     address + 2 * i, someone, several ? " or its neighbours" : "", s[i].read_line);
+        }
+        s[i].write_epoch = thread.warp->epoch;
+        s[i].writer = id;
+        s[i].write_line = static_cast<uint16_t>(where.line);
+    }
+}
+
+static void log_access(thread_state &thread, uint32_t address, uint32_t bytes, site where)
+{
+    const int i = thread.accesses++;
+    if (i >= logged_accesses) return; // a long stretch without meeting: the first ones stand for it
+    access_log &entry = thread.warp->log[i];
+    entry.address[thread.lane] = address;
+    entry.bytes[thread.lane] = bytes;
+    entry.line[thread.lane] = where.line;
+    entry.lanes |= 1u << thread.lane;
+}
+
+void shared_read(void *to, uint32_t address, uint32_t bytes, site where)
+{
+    shared_check_read(*current_thread, address, bytes, where);
+    log_access(*current_thread, address, bytes, where);
+    memcpy(to, current_block->memory.data() + address, bytes);
+}
+
+void shared_write(uint32_t address, const void *from, uint32_t bytes, site where)
+{
+    shared_check_write(*current_thread, address, bytes, where);
+    log_access(*current_thread, address, bytes, where);
+    memcpy(current_block->memory.data() + address, from, bytes);
+}
+
+int bank_turns(const uint32_t *address, int count, uint32_t bytes)
+{
+    uint32_t words[warp_size * 4];
+    int used = 0, in_bank[32] = {}, turns = 1;
+    for (int i = 0; i < count; i++)
+        for (uint32_t w = address[i] / 4; w <= (address[i] + bytes - 1) / 4; w++) {
+            bool seen = false; // lanes that want the same word share it
+            for (int j = 0; j < used && !seen; j++) seen = words[j] == w;
+            if (seen) continue;
+            words[used++] = w;
+            if (++in_bank[w % 32] > turns) turns = in_bank[w % 32];
+        }
+    return turns;
+}
+
+void settle_accesses(block_state &block, warp_state &warp)
+{
+    for (int i = 0; i < logged_accesses && warp.log[i].lanes; i++) {
+        access_log &entry = warp.log[i];
+        // A warp moves at most 128 bytes at once: 16-byte accesses go in groups of eight lanes.
+        const int first = __builtin_ctz(entry.lanes);
+        const int group = entry.bytes[first] == 16 ? 8 : entry.bytes[first] == 8 ? 16 : 32;
+        for (int from = 0; from < warp_size; from += group) {
+            uint32_t address[warp_size];
+            int count = 0;
+            for (int lane = from; lane < from + group; lane++)
+                if (entry.lanes >> lane & 1 && entry.line[lane] == entry.line[first])
+                    address[count++] = entry.address[lane];
+            if (!count) continue;
+            block.report.shared_accesses++;
+            block.report.bank_conflicts += bank_turns(address, count, entry.bytes[first]) - 1;
+        }
+        entry.lanes = 0;
+    }
+    for (int lane = 0; lane < warp_size; lane++) warp.threads[lane].accesses = 0;
+}
+
+} // namespace emulator

@@ -1,0 +1,430 @@
+// fragment.h: which lane of a warp holds which element, and the arithmetic on such fragments.
+// The only file with PTX in it; without nvcc the same operations come from the emulator.
+//
+// An accumulator of 16 x 8 (fp32): lane l holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and
+// 2 (l % 4) + 1, as c0 c1 and c2 c3:
+//
+//              column 0 1     2 3     4 5     6 7
+//     row 0         lane 0  lane 1  lane 2  lane 3    c0 c1     so a row lies in four
+//     row 1         lane 4  lane 5  lane 6  lane 7    c0 c1     neighbouring lanes, and a
+//       ...           ...                                       row's maximum takes two
+//     row 7         lane 28 lane 29 lane 30 lane 31   c0 c1     shuffles
+//     row 8         lane 0  lane 1  lane 2  lane 3    c2 c3
+//       ...           ...
+// A left operand of 16 x 16 (16-bit) is two such tiles side by side, two elements a register:
+// a0 (rows 0-7) a1 (rows 8-15) of columns 0-7, a2 a3 of columns 8-15. That is why a tile of
+// p, once rounded, is a left operand without moving between lanes.
+#ifndef FRAGMENT_H
+#define FRAGMENT_H
+
+#include <math.h>
+#include <stdint.h>
+
+#ifdef __CUDACC__
+#include <cuda_runtime.h>
+// Registers cannot be indexed: a loop that nvcc would keep would move its fragment to memory.
+#define UNROLL _Pragma("unroll")
+#else
+#include "emulator.h"
+#include "half.h"
+#define UNROLL
+#endif
+
+namespace
+{
+
+struct fp16 {
+    uint16_t bits;
+};
+struct bf16 {
+    uint16_t bits;
+};
+
+#ifdef __CUDACC__
+struct site {
+};
+#else
+using site = emulator::site;
+#endif
+
+// ---- the operations of the hardware ----
+
+__device__ inline int warp_index()
+{
+    return static_cast<int>(threadIdx.x) / 32;
+}
+__device__ inline int lane_index()
+{
+    return static_cast<int>(threadIdx.x) % 32;
+}
+
+#ifdef __CUDACC__
+extern __shared__ uint4 shared_memory[];
+
+__device__ inline void barrier(site = site())
+{
+    __syncthreads();
+}
+
+__device__ inline void shared_store_16(uint32_t address, uint4 x, site)
+{
+    shared_memory[address / 16] = x;
+}
+
+__device__ inline uint4 global_load_16(const void *from, site)
+{
+    return __ldg(static_cast<const uint4 *>(from));
+}
+
+template <bool transposed> __device__ inline void ldmatrix_x4(uint32_t x[4], uint32_t address, site)
+{
+    const uint32_t a = static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory)) + address;
+    if (transposed)
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(a)
+                     : "memory");
+    else
+        asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                     : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3])
+                     : "r"(a)
+                     : "memory");
+}
+
+__device__ inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, fp16, site)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else // Turing: the two halves of the depth, one after the other
+    for (int half = 0; half < 2; half++)
+        asm("mma.sync.aligned.m16n8k8.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5}, {%6}, "
+            "{%0, %1, %2, %3};"
+            : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+            : "r"(a[2 * half]), "r"(a[2 * half + 1]), "r"(half ? b1 : b0));
+#endif
+}
+
+__device__ inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, bf16, site)
+{
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, "
+        "{%8, %9}, {%0, %1, %2, %3};"
+        : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+#else
+    (void)c, (void)a, (void)b0, (void)b1; // the host refuses bf16 before it launches on Turing
+#endif
+}
+
+// Two numbers rounded to nearest even, the first in the low half.
+__device__ inline uint32_t round_pair(float low, float high, fp16)
+{
+    uint32_t x;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.f16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+#else
+    asm("{ .reg .f16 a, b; cvt.rn.f16.f32 a, %1; cvt.rn.f16.f32 b, %2; mov.b32 %0, {a, b}; }"
+        : "=r"(x)
+        : "f"(low), "f"(high));
+#endif
+    return x;
+}
+
+__device__ inline uint32_t round_pair(float low, float high, bf16)
+{
+    uint32_t x = 0;
+#if __CUDA_ARCH__ >= 800
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(high), "f"(low));
+#endif
+    return x;
+}
+
+__device__ inline float shuffle_xor(float x, int mask, site)
+{
+    return __shfl_xor_sync(0xffffffff, x, mask);
+}
+
+// 2^x within 2 units of 2^-23; exactly 1 for 0 and 0 for -inf; NaN stays NaN.
+__device__ inline float exp2_fast(float x)
+{
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+#else
+inline void barrier(site where = site())
+{
+    emulator::barrier(where);
+}
+
+inline void shared_store_16(uint32_t address, uint4 x, site where)
+{
+    emulator::shared_write(address, &x, 16, where);
+}
+
+inline uint4 global_load_16(const void *from, site where)
+{
+    if (reinterpret_cast<uintptr_t>(from) % 16)
+        emulator::fail(where, "loads 16 bytes from an address that is no multiple of 16");
+    uint4 x;
+    memcpy(&x, from, 16);
+    return x;
+}
+
+template <bool transposed> inline void ldmatrix_x4(uint32_t x[4], uint32_t address, site where)
+{
+    emulator::ldmatrix_x4(x, address, transposed, where);
+}
+
+inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, fp16, site where)
+{
+    const uint32_t b[2] = {b0, b1};
+    if (EMULATED_ARCH >= 800) return emulator::mma_m16n8k16_fp16(c, a, b, where);
+    emulator::mma_m16n8k8_fp16(c, a, b, where);
+    emulator::mma_m16n8k8_fp16(c, a + 2, b + 1, where);
+}
+
+inline void mma(float c[4], const uint32_t a[4], uint32_t b0, uint32_t b1, bf16, site where)
+{
+    const uint32_t b[2] = {b0, b1};
+    emulator::mma_m16n8k16_bf16(c, a, b, where);
+}
+
+inline uint32_t round_pair(float low, float high, fp16)
+{
+    return fp16_from_float(low) | static_cast<uint32_t>(fp16_from_float(high)) << 16;
+}
+
+inline uint32_t round_pair(float low, float high, bf16)
+{
+    return bf16_from_float(low) | static_cast<uint32_t>(bf16_from_float(high)) << 16;
+}
+
+inline float shuffle_xor(float x, int mask, site where)
+{
+    uint32_t bits;
+    memcpy(&bits, &x, 4);
+    bits = emulator::shuffle_xor(bits, mask, where);
+    memcpy(&x, &bits, 4);
+    return x;
+}
+
+inline float exp2_fast(float x)
+{
+    return exp2f(x);
+}
+#endif
+
+// ---- a tile in shared memory ----
+
+// [rows, cols], each row padded by 16 bytes: the eight rows that one ldmatrix matrix reads then
+// begin 4 banks apart and cover all 32, without a conflict.
+template <class T, int rows, int cols> struct shared_tile {
+    static constexpr int stride = cols + 8; // elements
+    static constexpr uint32_t bytes = rows * stride * sizeof(T);
+    uint32_t start;
+    __device__ explicit shared_tile(uint32_t start) : start(start)
+    {
+    }
+    __device__ uint32_t end() const
+    {
+        return start + bytes;
+    }
+    __device__ uint32_t address(int row, int col) const
+    {
+        return start + static_cast<uint32_t>((row * stride + col) * static_cast<int>(sizeof(T)));
+    }
+};
+
+// Copies `rows` rows from global memory, all threads of the block together; rows from `valid`
+// on become zeros and are not read.
+template <int threads, class T, int rows, int cols>
+__device__ inline void load_tile(shared_tile<T, rows, cols> tile, const T *from, int64_t valid,
+                                 site where = site())
+{
+    constexpr int in_row = cols / 8, each = rows * in_row / threads;
+    static_assert(rows * in_row % threads == 0, "threads must share the tile evenly");
+    uint4 x[each];
+    for (int i = 0; i < each; i++) {
+        const int at = static_cast<int>(threadIdx.x) + i * threads;
+        x[i] = uint4{0, 0, 0, 0};
+        if (at / in_row < valid) x[i] = global_load_16(from + at * 8, where);
+    }
+    for (int i = 0; i < each; i++) {
+        const int at = static_cast<int>(threadIdx.x) + i * threads;
+        shared_store_16(tile.address(at / in_row, at % in_row * 8), x[i], where);
+    }
+}
+
+// The 16 x 16 elements at (row, col): x0 x1 x2 x3 are the 8 x 8 tiles top left, bottom left, top
+// right, bottom right.
+template <bool transposed, class T, int rows, int cols>
+__device__ inline void load_16x16(uint32_t x[4], shared_tile<T, rows, cols> tile, int row, int col,
+                                  site where)
+{
+    const int lane = lane_index();
+    ldmatrix_x4<transposed>(x, tile.address(row + lane % 16, col + lane / 16 * 8), where);
+}
+
+// ---- fragments ----
+
+template <int rows, int cols> struct accumulator {
+    float c[rows / 16][cols / 8][4];
+};
+template <class T, int rows, int cols> struct left_operand {
+    uint32_t a[rows / 16][cols / 16][4];
+};
+template <int rows> struct row_vector {
+    float r[rows / 16][2];
+}; // rows l / 4 and l / 4 + 8
+
+// The row, among the warp's, of half h of 16-row tile t in this lane.
+__device__ inline int fragment_row(int t, int h)
+{
+    return 16 * t + 8 * h + lane_index() / 4;
+}
+
+template <int rows> __device__ inline row_vector<rows> all_rows(float x)
+{
+    row_vector<rows> y;
+    for (int t = 0; t < rows / 16; t++) y.r[t][0] = y.r[t][1] = x;
+    return y;
+}
+
+template <int rows, int cols> __device__ inline accumulator<rows, cols> zeros()
+{
+    return accumulator<rows, cols>{};
+}
+
+template <int rows, class F> __device__ inline row_vector<rows> each_row(F f)
+{
+    row_vector<rows> y;
+    for (int t = 0; t < rows / 16; t++)
+        for (int h = 0; h < 2; h++) y.r[t][h] = f(t, h);
+    return y;
+}
+
+// Every element x of row `row` and column `col` becomes f(x, t, h, col); h as in fragment_row.
+template <int rows, int cols, class F>
+__device__ inline void each_element(accumulator<rows, cols> &x, F f)
+{
+    UNROLL for (int i = 0; i < rows / 16 * cols / 8 * 4; i++)
+    {
+        const int t = i / (cols / 2), n = i / 4 % (cols / 8), e = i % 4;
+        x.c[t][n][e] = f(x.c[t][n][e], t, e / 2, 8 * n + lane_index() % 4 * 2 + e % 2);
+    }
+}
+
+template <class T, int rows, int d, int tile_rows>
+__device__ inline void load_left(left_operand<T, rows, d> &q, shared_tile<T, tile_rows, d> tile,
+                                 int first_row, site where = site())
+{
+    for (int t = 0; t < rows / 16; t++)
+        for (int k = 0; k < d / 16; k++)
+            load_16x16<false>(q.a[t][k], tile, first_row + 16 * t, 16 * k, where);
+}
+
+// q k^T
+template <class T, int rows, int cols, int d>
+__device__ inline accumulator<rows, cols>
+product_abt(const left_operand<T, rows, d> &q, shared_tile<T, cols, d> k_tile, site where = site())
+{
+    auto s = zeros<rows, cols>();
+    UNROLL for (int k = 0; k < d / 16; k++)
+    {
+        UNROLL for (int n = 0; n < cols / 16; n++)
+        {
+            uint32_t b[4];
+            load_16x16<false>(b, k_tile, 16 * n, 16 * k, where);
+            for (int t = 0; t < rows / 16; t++) {
+                mma(s.c[t][2 * n], q.a[t][k], b[0], b[2], T(), where);
+                mma(s.c[t][2 * n + 1], q.a[t][k], b[1], b[3], T(), where);
+            }
+        }
+    }
+    return s;
+}
+
+// acc += p v, with p rounded to v's type
+template <class T, int rows, int cols, int d>
+__device__ inline void add_product(accumulator<rows, d> &acc, const accumulator<rows, cols> &p,
+                                   shared_tile<T, cols, d> v_tile, site where = site())
+{
+    UNROLL for (int k = 0; k < cols / 16; k++)
+    {
+        uint32_t a[rows / 16][4];
+        for (int t = 0; t < rows / 16; t++)
+            for (int r = 0; r < 4; r++) {
+                const float *c = &p.c[t][2 * k + r / 2][r % 2 * 2];
+                a[t][r] = round_pair(c[0], c[1], T());
+            }
+        UNROLL for (int n = 0; n < d / 16; n++)
+        {
+            uint32_t b[4];
+            load_16x16<true>(b, v_tile, 16 * k, 16 * n, where);
+            for (int t = 0; t < rows / 16; t++) {
+                mma(acc.c[t][2 * n], a[t], b[0], b[1], T(), where);
+                mma(acc.c[t][2 * n + 1], a[t], b[2], b[3], T(), where);
+            }
+        }
+    }
+}
+
+template <int rows, int cols>
+__device__ inline row_vector<rows> row_max(const accumulator<rows, cols> &s, site where = site())
+{
+    return each_row<rows>([&](int t, int h) {
+        float x = -INFINITY;
+        for (int n = 0; n < cols / 8; n++)
+            x = fmaxf(x, fmaxf(s.c[t][n][2 * h], s.c[t][n][2 * h + 1]));
+        x = fmaxf(x, shuffle_xor(x, 1, where));
+        return fmaxf(x, shuffle_xor(x, 2, where));
+    });
+}
+
+template <int rows, int cols>
+__device__ inline row_vector<rows> row_sum(const accumulator<rows, cols> &p, site where = site())
+{
+    return each_row<rows>([&](int t, int h) {
+        float x = 0.0f;
+        for (int n = 0; n < cols / 8; n++) x += p.c[t][n][2 * h] + p.c[t][n][2 * h + 1];
+        x += shuffle_xor(x, 1, where);
+        return x + shuffle_xor(x, 2, where);
+    });
+}
+
+template <int rows, int cols>
+__device__ inline void rescale(accumulator<rows, cols> &acc, const row_vector<rows> &by)
+{
+    each_element(acc, [&](float x, int t, int h, int) { return x * by.r[t][h]; });
+}
+
+// Rounds the first `valid` rows and writes them.
+template <class T, int rows, int cols>
+__device__ inline void store(T *to, const accumulator<rows, cols> &x, int64_t valid)
+{
+    for (int t = 0; t < rows / 16; t++)
+        for (int h = 0; h < 2; h++) {
+            const int row = fragment_row(t, h);
+            if (row >= valid) continue;
+            for (int n = 0; n < cols / 8; n++) {
+                const uint32_t pair = round_pair(x.c[t][n][2 * h], x.c[t][n][2 * h + 1], T());
+                memcpy(to + row * cols + 8 * n + lane_index() % 4 * 2, &pair, 4);
+            }
+        }
+}
+
+template <int rows>
+__device__ inline void store_rows(float *to, const row_vector<rows> &x, int64_t valid)
+{
+    for (int t = 0; t < rows / 16; t++)
+        for (int h = 0; h < 2; h++)
+            if (lane_index() % 4 == 0 && fragment_row(t, h) < valid)
+                to[fragment_row(t, h)] = x.r[t][h];
+}
+
+} // namespace
+#endif

@@ -1,0 +1,433 @@
+// The emulator: each operation against its definition in the PTX manual, wrong kernels that must be
+// caught, and a fused attention kernel against float64.
+#include <criterion/criterion.h>
+
+#include <cmath>
+#include <cstdio>
+#include <string>
+#include <vector>
+
+#include "oracle.h"
+#include "random.h"
+#include "tensor_kernel.h"
+
+namespace
+{
+
+// Runs a kernel; "" or the sentence of its failure.
+template <class... P, class... A>
+std::string launch(void (*kernel)(P...), int blocks, int threads, size_t shared_bytes,
+                   A... arguments)
+{
+    void *list[] = {&arguments..., nullptr};
+    cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                         static_cast<int>(shared_bytes));
+    const cudaError_t error =
+        cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)),
+                         dim3(static_cast<unsigned>(threads)), list, shared_bytes);
+    return error == cudaSuccess ? "" : cudaGetErrorString(error);
+}
+
+// Whether a launch went well; what went wrong is printed.
+bool fine(const std::string &message)
+{
+    if (!message.empty()) fprintf(stderr, "%s\n", message.c_str());
+    return message.empty();
+}
+
+bool says(const std::string &message, const char *word)
+{
+    return message.find(word) != std::string::npos;
+}
+
+// ---- operations against their definitions -----------------------------------------------------
+
+void shuffle_kernel(float *out)
+{
+    for (int mask = 1; mask < 32; mask *= 2) {
+        const float x = shuffle_xor(static_cast<float>(threadIdx.x), mask, site());
+        out[blockIdx.x * 64 * 5 + threadIdx.x * 5 +
+            static_cast<unsigned>(__builtin_ctz(static_cast<unsigned>(mask)))] = x;
+    }
+}
+
+// Shared memory as a matrix of 16 rows of 24 halves, element (r, c) holding 100 r + c.
+constexpr int stride = 24;
+
+void fill_matrix()
+{
+    for (unsigned i = threadIdx.x; i < 16 * stride; i += blockDim.x) {
+        const uint16_t bits = fp16_from_float(static_cast<float>(i / stride * 100 + i % stride));
+        emulator::shared_write(2 * i, &bits, 2, site());
+    }
+    barrier();
+}
+
+template <bool transposed> void ldmatrix_kernel(uint32_t *out)
+{
+    fill_matrix();
+    uint32_t x[4];
+    const unsigned lane = threadIdx.x; // matrices: top left, bottom left, top right, bottom right
+    ldmatrix_x4<transposed>(x, (lane % 16 * stride + lane / 16 * 8) * 2, site());
+    for (unsigned i = 0; i < 4; i++) out[lane * 4 + i] = x[i];
+}
+
+template <class T, int depth> void mma_kernel(const uint16_t *a, const uint16_t *b, float *c)
+{
+    // a [16, depth] by rows, b [depth, 8] by columns: the fragments as the manual draws them
+    const unsigned lane = threadIdx.x, group = lane / 4, in_group = lane % 4;
+    uint32_t x[4], y[2];
+    float z[4];
+    auto pair = [](const uint16_t *p) { return p[0] | static_cast<uint32_t>(p[1]) << 16; };
+    for (unsigned r = 0; r < depth / 4; r++)
+        x[r] = pair(a + (group + r % 2 * 8) * depth + in_group * 2 + r / 2 * 8);
+    for (unsigned r = 0; r < depth / 8; r++) y[r] = pair(b + group * depth + in_group * 2 + r * 8);
+    for (unsigned e = 0; e < 4; e++) z[e] = c[(group + e / 2 * 8) * 8 + in_group * 2 + e % 2];
+    if (depth == 8)
+        emulator::mma_m16n8k8_fp16(z, x, y, site());
+    else
+        mma(z, x, y[0], y[1], T(), site());
+    for (unsigned e = 0; e < 4; e++) c[(group + e / 2 * 8) * 8 + in_group * 2 + e % 2] = z[e];
+}
+
+template <class T, int depth>
+void check_mma(uint16_t (*to_bits)(float), float (*to_float)(uint16_t))
+{
+    random_stream stream;
+    float drawn[16 * depth + 8 * depth + 16 * 8];
+    uint16_t a[16 * depth], b[8 * depth];
+    float c[16 * 8], before[16 * 8];
+    random_seed(&stream, 1);
+    random_normal(&stream, drawn, sizeof drawn / sizeof *drawn);
+    for (int i = 0; i < 16 * depth; i++) a[i] = to_bits(drawn[i]);
+    for (int i = 0; i < 8 * depth; i++) b[i] = to_bits(drawn[16 * depth + i]);
+    for (int i = 0; i < 16 * 8; i++) c[i] = before[i] = drawn[24 * depth + i];
+    cr_assert(fine(launch(mma_kernel<T, depth>, 1, 32, 0, static_cast<const uint16_t *>(a),
+                          static_cast<const uint16_t *>(b), static_cast<float *>(c))));
+    for (int i = 0; i < 16; i++)
+        for (int j = 0; j < 8; j++) {
+            double sum = static_cast<double>(before[i * 8 + j]);
+            for (int t = 0; t < depth; t++)
+                sum += static_cast<double>(to_float(a[i * depth + t])) *
+                       static_cast<double>(to_float(b[j * depth + t]));
+            cr_assert_float_eq(static_cast<double>(c[i * 8 + j]), sum, 4e-6);
+        }
+}
+
+void barrier_kernel(int *out)
+{
+    // Each thread writes, all wait, each reads its neighbour's: sixteen times over.
+    for (unsigned round = 0; round < 16; round++) {
+        const uint16_t value = static_cast<uint16_t>(threadIdx.x + round);
+        emulator::shared_write(2 * threadIdx.x, &value, 2, site());
+        barrier();
+        uint16_t neighbour;
+        emulator::shared_read(&neighbour, (threadIdx.x + 1) % blockDim.x * 2, 2, site());
+        barrier();
+        if (neighbour != (threadIdx.x + 1) % blockDim.x + round) out[0] = 1;
+    }
+}
+
+// ---- wrong kernels ----------------------------------------------------------------------------
+
+void missing_barrier_kernel(int)
+{
+    const uint16_t value = 1;
+    uint16_t other;
+    emulator::shared_write(2 * threadIdx.x, &value, 2, site());
+    emulator::shared_read(&other, (threadIdx.x + 1) % blockDim.x * 2, 2, site());
+}
+
+void overwrite_before_read_kernel(int)
+{
+    const uint16_t value = 1;
+    uint16_t other;
+    emulator::shared_write(2 * threadIdx.x, &value, 2, site());
+    barrier();
+    emulator::shared_read(&other, (threadIdx.x + 1) % blockDim.x * 2, 2, site());
+    emulator::shared_write(2 * threadIdx.x, &value, 2, site()); // somebody may still be reading
+}
+
+void barrier_in_a_branch_kernel(int)
+{
+    if (threadIdx.x < 40) barrier();
+}
+
+void two_barriers_kernel(int)
+{
+    if (threadIdx.x < 32) barrier();
+    if (threadIdx.x >= 32) barrier();
+}
+
+void unwritten_kernel(int)
+{
+    uint16_t value;
+    emulator::shared_read(&value, 2 * threadIdx.x, 2, site());
+}
+
+void outside_kernel(int)
+{
+    const uint16_t value = 1;
+    emulator::shared_write(2 * (threadIdx.x + 1), &value, 2, site());
+}
+
+void shuffle_in_a_branch_kernel(int)
+{
+    if (threadIdx.x % 32 != 7) shuffle_xor(1.0f, 1, site());
+}
+
+void unaligned_kernel(const uint16_t *from)
+{
+    global_load_16(from + 1 + threadIdx.x * 8, site());
+}
+
+// ---- attention --------------------------------------------------------------------------------
+
+struct shape {
+    int64_t heads, n;
+    bool causal;
+    float amp;
+};
+
+template <class T> attention_dtype dtype_of();
+template <> attention_dtype dtype_of<fp16>()
+{
+    return DTYPE_FP16;
+}
+template <> attention_dtype dtype_of<bf16>()
+{
+    return DTYPE_BF16;
+}
+
+template <class T> struct tensors {
+    attention_args args;
+    std::vector<float> q, k, v, o, lse;
+    std::string message;
+
+    template <int d>
+    explicit tensors(shape s, std::integral_constant<int, d>)
+        : args(attention_args_default(1, s.heads, s.n, d)),
+          q(static_cast<size_t>(s.heads * s.n * d)), k(q), v(q), o(q),
+          lse(static_cast<size_t>(s.heads * s.n))
+    {
+        args.dtype = dtype_of<T>();
+        args.causal = s.causal;
+        args.threads = 2;
+        random_stream stream;
+        random_seed(&stream, 7);
+        for (std::vector<float> *x : {&q, &k, &v}) {
+            random_normal(&stream, x->data(), static_cast<int64_t>(x->size()));
+            for (float &e : *x) e = dtype_round(x == &v ? e : e * s.amp, args.dtype);
+        }
+    }
+
+    template <int d, int block_q, int block_k, int warps> void run()
+    {
+        std::vector<T> x[4];
+        const std::vector<float> *const from[] = {&q, &k, &v};
+        for (int t = 0; t < 4; t++) x[t].resize(q.size());
+        for (int t = 0; t < 3; t++)
+            for (size_t i = 0; i < q.size(); i++)
+                x[t][i].bits = args.dtype == DTYPE_FP16 ? fp16_from_float((*from[t])[i])
+                                                        : bf16_from_float((*from[t])[i]);
+        for (T &e : x[3]) e.bits = 0xffff; // NaN: an element nobody writes shows
+        const size_t shared_bytes = std::max<size_t>(shared_tile<T, block_q, d>::bytes,
+                                                     2 * shared_tile<T, block_k, d>::bytes);
+        message = launch(attention_kernel<T, d, block_q, block_k, warps>,
+                         static_cast<int>(args.heads * ((args.seq + block_q - 1) / block_q)),
+                         warps * 32, shared_bytes, static_cast<const T *>(x[0].data()),
+                         static_cast<const T *>(x[1].data()), static_cast<const T *>(x[2].data()),
+                         x[3].data(), lse.data(), args.seq, args.causal, args.scale * 1.44269504f);
+        for (size_t i = 0; i < o.size(); i++)
+            o[i] = args.dtype == DTYPE_FP16 ? fp16_to_float(x[3][i].bits)
+                                            : bf16_to_float(x[3][i].bits);
+    }
+};
+
+template <class T, int d, int block_q, int block_k, int warps> void check_attention(shape s)
+{
+    tensors<T> t(s, std::integral_constant<int, d>());
+    t.template run<d, block_q, block_k, warps>();
+    cr_assert(fine(t.message));
+    oracle_report r;
+    cr_assert_eq(
+        oracle_check(&r, t.q.data(), t.k.data(), t.v.data(), t.o.data(), t.lse.data(), &t.args),
+        ATTENTION_OK);
+    cr_expect_eq(r.failed, 0, "N=%d D=%d %s causal=%d tile %dx%d: %d wrong, %.2f of the bound",
+                 static_cast<int>(s.n), d, dtype_name(t.args.dtype), s.causal, block_q, block_k,
+                 static_cast<int>(r.failed), r.max_ratio);
+    cr_expect_leq(r.mean_abs, 1.6 * r.rounding_mean_abs + 1e-9,
+                  "N=%d D=%d: mean error %.2fx that of rounding", static_cast<int>(s.n), d,
+                  r.mean_abs / r.rounding_mean_abs);
+    cr_expect_eq(emulator::last_launch().bank_conflicts, 0);
+}
+
+} // namespace
+
+Test(emulator, does_shuffle_xor_exchange_lanes_within_each_warp)
+{
+    std::vector<float> out(2 * 64 * 5);
+    cr_assert(fine(launch(shuffle_kernel, 2, 64, 0, out.data())));
+    for (int block = 0; block < 2; block++)
+        for (int thread = 0; thread < 64; thread++)
+            for (int bit = 0; bit < 5; bit++)
+                cr_expect_eq(out[static_cast<size_t>((block * 64 + thread) * 5 + bit)],
+                             static_cast<float>(thread ^ (1 << bit)));
+}
+
+Test(emulator, does_ldmatrix_hand_out_rows_or_columns_as_the_manual_says)
+{
+    uint32_t plain[32 * 4], transposed[32 * 4];
+    cr_assert(fine(
+        launch(ldmatrix_kernel<false>, 1, 32, 16 * stride * 2, static_cast<uint32_t *>(plain))));
+    cr_assert(fine(launch(ldmatrix_kernel<true>, 1, 32, 16 * stride * 2,
+                          static_cast<uint32_t *>(transposed))));
+    for (int lane = 0; lane < 32; lane++)
+        for (int matrix = 0; matrix < 4; matrix++)
+            for (int half = 0; half < 2; half++) {
+                const int across = lane / 4, along = lane % 4 * 2 + half, top = matrix % 2 * 8,
+                          left = matrix / 2 * 8;
+                cr_expect_eq(
+                    fp16_to_float(static_cast<uint16_t>(plain[lane * 4 + matrix] >> 16 * half)),
+                    static_cast<float>((top + across) * 100 + left + along));
+                cr_expect_eq(fp16_to_float(
+                                 static_cast<uint16_t>(transposed[lane * 4 + matrix] >> 16 * half)),
+                             static_cast<float>((top + along) * 100 + left + across));
+            }
+}
+
+Test(emulator, is_mma_the_matrix_product_in_both_shapes_and_types)
+{
+    check_mma<fp16, 16>(fp16_from_float, fp16_to_float);
+    check_mma<bf16, 16>(bf16_from_float, bf16_to_float);
+    check_mma<fp16, 8>(fp16_from_float, fp16_to_float);
+}
+
+Test(emulator, does_a_barrier_order_what_is_before_and_after_it)
+{
+    for (uint64_t seed = 1; seed < 20; seed++) {
+        int wrong = 0;
+        emulator::current_settings().seed = seed;
+        cr_expect(fine(launch(barrier_kernel, 3, 128, 256, &wrong)));
+        cr_expect_eq(wrong, 0);
+    }
+}
+
+// Every message names the thread and the line.
+Test(emulator, is_a_missing_barrier_caught_whatever_the_order)
+{
+    for (uint64_t seed = 1; seed < 20; seed++) {
+        emulator::current_settings().seed = seed;
+        const std::string race = launch(missing_barrier_kernel, 1, 64, 128, 0),
+                          late = launch(overwrite_before_read_kernel, 1, 64, 128, 0);
+        cr_expect(says(race, "no barrier between") || says(race, "nobody has written"), "%s",
+                  race.c_str());
+        cr_expect(says(late, "no barrier between") && says(late, "thread") &&
+                      says(late, "test_emulator.cpp"),
+                  "%s", late.c_str());
+    }
+}
+
+Test(emulator, is_a_barrier_that_not_all_reach_caught)
+{
+    const std::string branch = launch(barrier_in_a_branch_kernel, 1, 64, 0, 0),
+                      two = launch(two_barriers_kernel, 1, 64, 0, 0);
+    cr_expect(says(branch, "barrier") && says(branch, "thread"), "%s", branch.c_str());
+    cr_expect(says(two, "is at a barrier, but thread"), "%s", two.c_str());
+}
+
+Test(emulator, is_a_read_of_unwritten_shared_memory_caught)
+{
+    const std::string message = launch(unwritten_kernel, 1, 32, 64, 0);
+    cr_expect(says(message, "nobody has written") && says(message, "test_emulator.cpp"), "%s",
+              message.c_str());
+}
+
+Test(emulator, is_an_access_outside_shared_memory_caught)
+{
+    const std::string message = launch(outside_kernel, 1, 32, 64, 0);
+    cr_expect(says(message, "thread 31") && says(message, "shared memory, which has 64"), "%s",
+              message.c_str());
+}
+
+Test(emulator, is_a_warp_operation_that_not_all_lanes_reach_caught)
+{
+    const std::string message = launch(shuffle_in_a_branch_kernel, 1, 32, 0, 0);
+    cr_expect(says(message, "thread 7") || says(message, "lane 7"), "%s", message.c_str());
+}
+
+Test(emulator, is_an_unaligned_16_byte_load_caught)
+{
+    alignas(16) uint16_t memory[32 * 8 + 8] = {};
+    cr_expect(says(launch(unaligned_kernel, 1, 32, 0, static_cast<const uint16_t *>(memory)),
+                   "multiple of 16"));
+}
+
+Test(emulator, is_a_launch_the_hardware_would_refuse_refused)
+{
+    cr_expect_not(fine(launch(unwritten_kernel, 1, 33, 64, 0)));
+    cr_expect_not(fine(launch(unwritten_kernel, 1, 2048, 64, 0)));
+    cr_expect_not(fine(launch(unwritten_kernel, 1, 32, 300 << 10, 0))); // [20]
+    int zero = 0;
+    void *arguments[] = {&zero};
+    cr_expect_eq(cudaLaunchKernel(unwritten_kernel, dim3(1), dim3(32), arguments, 100 << 10),
+                 cudaErrorInvalidConfiguration); // not opted in
+}
+
+Test(emulated_attention, is_every_length_around_a_tile_edge_right)
+{
+    for (int64_t n : {1, 2, 63, 64, 65, 127, 128, 129, 191, 257})
+        for (int causal = 0; causal < 2; causal++) {
+            const shape s = {2, n, causal != 0, 1};
+            check_attention<fp16, 64, 64, 64, 4>(s);
+            check_attention<fp16, 64, 128, 64, 4>(s);
+            check_attention<fp16, 128, 64, 64, 4>(s);
+            check_attention<bf16, 64, 128, 64, 4>(s);
+            check_attention<bf16, 128, 64, 64, 4>(s);
+        }
+}
+
+Test(emulated_attention, are_amplified_inputs_right)
+{
+    check_attention<fp16, 64, 64, 64, 4>({1, 513, false, 4});
+    check_attention<bf16, 64, 64, 64, 4>({1, 513, true, 4});
+}
+
+// The order of the threads and the number of cores change no bit.
+Test(emulated_attention, are_the_bytes_the_same_in_any_order)
+{
+    std::vector<float> first;
+    for (uint64_t seed = 1; seed <= 6; seed++) {
+        emulator::current_settings().seed = seed;
+        emulator::current_settings().threads = static_cast<int>(seed % 3) + 1;
+        tensors<fp16> t({2, 129, true, 2}, std::integral_constant<int, 64>());
+        t.run<64, 64, 64, 4>();
+        cr_assert(fine(t.message));
+        if (first.empty()) first = t.o;
+        cr_expect(first == t.o);
+    }
+}
+
+// Equal weights give exact means, one visible key gives V, a NaN key reaches the rows that see it.
+Test(emulated_attention, is_it_exact_where_the_mathematics_is)
+{
+    tensors<fp16> mean({1, 129, true, 0}, std::integral_constant<int, 64>());
+    for (size_t i = 0; i < mean.v.size(); i++) mean.v[i] = static_cast<float>(i / 64);
+    mean.run<64, 64, 64, 4>();
+    for (size_t i = 0; i < mean.o.size(); i++)
+        cr_expect_eq(mean.o[i], static_cast<float>(i / 64) / 2);
+    for (size_t r = 0; r < 129; r++)
+        cr_expect_float_eq(static_cast<double>(mean.lse[r]), std::log(static_cast<double>(r + 1)),
+                           1e-5);
+
+    tensors<fp16> one({4, 1, false, 3}, std::integral_constant<int, 64>());
+    one.run<64, 64, 64, 4>();
+    cr_expect(one.o == one.v);
+
+    tensors<fp16> clean({1, 66, true, 1}, std::integral_constant<int, 64>()), bad(clean);
+    clean.run<64, 64, 64, 4>();
+    bad.k[65 * 64] = NAN;
+    bad.run<64, 64, 64, 4>();
+    for (size_t i = 0; i < 65 * 64; i++) cr_expect_eq(bad.o[i], clean.o[i]);
+    for (size_t i = 65 * 64; i < 66 * 64; i++) cr_expect(std::isnan(bad.o[i]));
+}
