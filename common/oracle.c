@@ -33,7 +33,8 @@ void oracle_compute_row(oracle_row *row, double *scratch, const float *q, const 
         }
         scratch[j] = dot * (double)args->scale;
         max = fmax(max, scratch[j]);
-        largest_products = fmax(largest_products, products * fabs((double)args->scale));
+        if (!isinf(products)) // a key at -inf weighs nothing, at +inf makes the row NaN
+            largest_products = fmax(largest_products, products * fabs((double)args->scale));
     }
     double weighted_sizes[HEAD_DIM_MAX] = {0}, sizes[HEAD_DIM_MAX] = {0}; // sum of p|v|, of |v|
     for (int64_t x = 0; x < d; x++) row->o[x] = 0;

@@ -393,6 +393,22 @@ Test(oracle, is_one_corrupted_element_seen)
             }
 }
 
+// A key at -inf weighs nothing; it must not widen the bound of the rows that see it.
+Test(oracle, does_a_key_at_minus_infinity_leave_the_bound_finite)
+{
+    problem p = problem_new(1, 1, 3, 1);
+    oracle_report r;
+    fill(p.q, 3, 1);
+    fill(p.k, 3, 0);
+    fill(p.v, 3, 1);
+    p.k[1] = -INFINITY;
+    problem_run(&p, attention_forward_stage2);
+    p.o[2] += 0.01f;
+    cr_assert_eq(oracle_check(&r, p.q, p.k, p.v, p.o, p.lse, &p.args), ATTENTION_OK);
+    cr_expect_eq(r.failed, 1);
+    problem_free(&p);
+}
+
 Test(oracle, does_it_sample_long_sequences_from_the_first_row_to_the_last)
 {
     problem p = problem_new(1, 1, 2049, 2);
