@@ -52,7 +52,7 @@ int main(int argc, char **argv)
 {
     const stage stage1 = {
         .name = "stage 1",
-        .title = "one query row streams over blocks of keys",
+        .title = "one row streams over blocks of keys",
         .forward = attention_forward,
         .previous_name = "stage 0",
         .previous = attention_forward_stage0,

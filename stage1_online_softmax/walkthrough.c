@@ -20,15 +20,16 @@ enum {
     P_SHOWN = 12,
     BAR = 60,
     CUTS = 16,
-    TEXT = 48,
-    LONG_TEXT = 128
+    TEXT = 64, // -FLT_MAX with 9 decimals takes 50
+    LONG_TEXT = 192
 };
 
 typedef struct {
     const float *x; // [n]
     int64_t n, blocks;
     int digits;
-    int64_t left_out;  // blocks not shown since the last one that was
+    int64_t left_out;  // blocks not shown since the last one that was; their m stands still,
+    float left_factor; // so they share one correction: 1, 0 at m = -inf, nan at +inf
     bool residual;     // some line's printed digits give another last digit
     online_step check; // the step the one-multiply check looks at
     online_step last;
@@ -188,9 +189,11 @@ static void print_step(walk *w, const online_step *step, const float *terms)
 
 static void print_left_out(walk *w)
 {
+    char factor[TEXT];
     if (w->left_out > 0)
-        printf("\n... %" PRId64 " block%s that do%s not raise m: correction 1, terms added ...\n",
-               w->left_out, w->left_out == 1 ? "" : "s", w->left_out == 1 ? "es" : "");
+        printf("\n... %" PRId64 " block%s that do%s not raise m: correction %s, terms added ...\n",
+               w->left_out, w->left_out == 1 ? "" : "s", w->left_out == 1 ? "es" : "",
+               plain(w->left_factor, factor));
     w->left_out = 0;
 }
 
@@ -206,15 +209,23 @@ static void observe(void *context, const online_step *step, const float *terms)
         print_step(w, step, terms);
     } else {
         w->left_out++;
+        w->left_factor = step->correction;
     }
 }
 
-static void print_pair(const char *a, double x, const char *b, double y, int digits)
+static void print_pair(walk *w, const char *a, double x, const char *b, double y)
 {
     char text[TEXT];
+    const int digits = w->digits;
+    const double printed = fabs(units(x, digits) - units(y, digits));
     printf("  %-36s %*s\n", a, digits + 6, fixed(x, digits, text));
     printf("  %-36s %*s\n", b, digits + 6, fixed(y, digits, text));
-    printf("  %-36s %*s\n", "difference", digits + 6, fixed(fabs(x - y), digits, text));
+    printf("  %-36s %*s", "difference", digits + 6, fixed(fabs(x - y), digits, text));
+    if (isfinite(printed) && printed != units(fabs(x - y), digits)) {
+        printf("   [digits give %s]", fixed(printed * pow(10, -digits), digits, text));
+        w->residual = true;
+    }
+    putchar('\n');
 }
 
 // The held terms side by side, each as long as its share of l and marked with its block.
@@ -235,22 +246,22 @@ static void print_bar(const float *terms, int64_t n, int64_t block)
     puts("]");
 }
 
-static void print_checks(const walk *w, const float *scratch_p, float lse, float *terms)
+static void print_checks(walk *w, const float *scratch_p, float lse, float *terms)
 {
     const online_step *check = &w->check;
     const int digits = w->digits;
     if (check->block > 0) {
         printf("\none multiply for %" PRId64 " held term%s, block %" PRId64 "\n", check->first,
                check->first == 1 ? "" : "s", check->block);
-        print_pair("l_old x correction", (double)check->l_rebased,
+        print_pair(w, "l_old x correction", (double)check->l_rebased,
                    "recomputed: sum of exp(x - m_new)",
-                   (double)row_exp_sum(terms, w->x, check->base, check->first), digits);
+                   (double)row_exp_sum(terms, w->x, check->base, check->first));
     }
     printf("\none pass, %" PRId64 " block%s\n", w->blocks, w->blocks == 1 ? "" : "s");
     const float max = row_max(w->x, w->n), base = max == -INFINITY ? 0.0f : max;
     const float whole = row_exp_sum(terms, w->x, base, w->n);
-    print_pair("streamed l", (double)w->last.l_after, "whole row: sum of exp(x - max)",
-               (double)whole, digits);
+    print_pair(w, "streamed l", (double)w->last.l_after, "whole row: sum of exp(x - max)",
+               (double)whole);
     print_bar(terms, w->n, w->last.block > 0 ? (w->last.first / w->last.block) : w->n);
     char text[TEXT];
     printf("\nlog of the sum of exp(x) = %s\n", fixed((double)lse, digits, text));

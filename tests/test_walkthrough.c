@@ -214,6 +214,7 @@ static void expect_in_order(const char *text, const char *const *parts, size_t c
 
 Test(walkthrough, does_r1_print_to_the_digit)
 {
+    const char *bar = "[000000|000000000|1111111|11111111111111111111111|2222222|22222222]\n";
     const char *const words[] = {RUN, "--logits", "0.4 0.9 0.5 1.8 0.6 0.7", "--block", "2", NULL};
     process *p = process_run_list(words, (process_options){0});
     cr_expect_eq(p->exit_code, 0);
@@ -221,8 +222,10 @@ Test(walkthrough, does_r1_print_to_the_digit)
     expect_in_order(p->out,
                     (const char *const[]){"one multiply for 2 held terms", "0.6532", "0.6532",
                                           "difference", "0.0000", "one pass, 3 blocks", "2.5598",
-                                          "2.5598", "0.0000"},
-                    9);
+                                          "2.5598", "0.0000", bar,
+                                          "log of the sum of exp(x) = 2.7399\n",
+                                          "softmax = 0.0963 0.1588 0.1065 0.3907 0.1177 0.1300\n"},
+                    12);
     cr_expect_null(strstr(p->out, "["
                                   "digits"),
                    "R1's digits add up, so no residual is marked");
@@ -230,23 +233,27 @@ Test(walkthrough, does_r1_print_to_the_digit)
 }
 
 // Adds up every "= a + b + c" line as printed and compares with the "= total" below; a difference
-// must be marked, and nothing else may be.
-static int check_sums(const char *out)
+// must be marked, and nothing else may be; rounding explains half a unit a number, not more.
+static int check_sums(const char *out, int digits)
 {
     int steps = 0;
+    const double half = 0.5 * pow(10, -digits);
     for (const char *line = out; (line = strstr(line, "\n  l = ")); line++) {
         const char *values = strstr(line, "\n    = ") + 7, *total = strstr(values, "\n    = ") + 7;
         cr_assert(values > (char *)7 && total > (char *)7);
         double sum = 0, printed, marked;
         const char *at = values;
+        int numbers = 1; // the total
         for (;;) {
             char *end;
             sum += strtod(at, &end);
+            numbers++;
             at = strstr(end, "+ ");
             if (!at || at > total) break;
             at += 2;
         }
         cr_assert_eq(sscanf(total, "%lf", &printed), 1);
+        cr_expect_leq(fabs(sum - printed), numbers * half + 1e-5, "%.200s", line);
         const char *mark = strstr(total, "[digits add to "), *line_end = strchr(total, '\n');
         if (mark && mark < line_end) {
             cr_assert_eq(sscanf(mark, "[digits add to %lf", &marked), 1);
@@ -260,12 +267,70 @@ static int check_sums(const char *out)
     return steps;
 }
 
+// Whether a result that prints as `printed` carries its mark exactly when the digits around it
+// give another one, `value`; half a unit either way may round up or down.
+static void expect_mark(const char *line, const char *mark, double value, double printed,
+                        int digits)
+{
+    const double unit = pow(10, -digits), off = fabs(value - printed) / unit;
+    const char *at = strstr(line, mark);
+    double marked;
+    if (at) {
+        cr_assert_eq(sscanf(at + strlen(mark), "%lf", &marked), 1, "%s", line);
+        cr_expect_gt(off, 0.499, "marked without need: %s", line);
+        cr_expect_leq(fabs(marked - value) / unit, 0.501, "%s", line);
+    } else {
+        cr_expect_lt(off, 0.501, "not marked: %s", line);
+    }
+}
+
+// Multiplies out every "l x correction" as printed and compares with the first number below it.
+static int check_products(const char *out, int digits)
+{
+    int products = 0;
+    for (const char *line = out; (line = strstr(line, "\n  l = ")); line++) {
+        double before, correction, rebased;
+        if (sscanf(line, " l = %lf x %lf", &before, &correction) != 2) continue;
+        const char *values = strstr(line, "\n    = "), *end = strstr(values, "\n\n");
+        char step[4096];
+        snprintf(step, sizeof step, "%.*s", (int)(end - line), line);
+        cr_assert_eq(sscanf(values, " = %lf", &rebased), 1);
+        expect_mark(step, "[digits multiply to ", before * correction, rebased, digits);
+        products++;
+    }
+    return products;
+}
+
+// Subtracts the two numbers above every "difference".
+static int check_differences(const char *out, int digits)
+{
+    int differences = 0;
+    const char *above[2] = {out, out};
+    for (const char *line = out; line && *line; differences++) {
+        double a, b, printed;
+        char text[128];
+        while (line && strncmp(line, "  difference ", 13) != 0) {
+            above[0] = above[1];
+            above[1] = line;
+            line = strchr(line, '\n');
+            line = line ? line + 1 : NULL;
+        }
+        if (!line) break;
+        cr_assert_eq(sscanf(above[0] + 38, "%lf", &a) + sscanf(above[1] + 38, "%lf", &b), 2);
+        cr_assert_eq(sscanf(line + 13, "%lf", &printed), 1);
+        snprintf(text, sizeof text, "%.*s", (int)strcspn(line, "\n"), line);
+        expect_mark(text, "[digits give ", fabs(a - b), printed, digits);
+        line++;
+    }
+    return differences;
+}
+
 Test(walkthrough, do_the_printed_digits_add_up_or_say_that_they_do_not)
 {
     random_stream r;
     random_seed(&r, 17);
-    int marked = 0;
-    for (int trial = 0; trial < 40; trial++) {
+    int marked = 0, multiplied = 0, subtracted = 0;
+    for (int trial = 0; trial < 80; trial++) {
         char list[2048] = "", block[16], digits[16];
         float x[32];
         random_normal(&r, x, 32);
@@ -273,19 +338,24 @@ Test(walkthrough, do_the_printed_digits_add_up_or_say_that_they_do_not)
         for (int i = 0; i < n; i++)
             snprintf(list + strlen(list), sizeof list - strlen(list), "%.3f ", (double)(3 * x[i]));
         snprintf(block, sizeof block, "%d", 1 + trial % 9);
-        snprintf(digits, sizeof digits, "%d", 1 + trial % 6);
+        snprintf(digits, sizeof digits, "%d", 1 + trial % 8);
         const char *const words[] = {RUN,   "--logits", list,   "--block",
                                      block, "--digits", digits, NULL};
         process *p = process_run_list(words, (process_options){0});
         cr_assert_eq(p->exit_code, 0, "%s", p->error);
-        cr_expect_gt(check_sums(p->out), 0);
+        cr_expect_gt(check_sums(p->out, 1 + trial % 8), 0);
+        cr_expect(check_products(p->out, 1 + trial % 8) > 0 || n <= 1 + trial % 9);
+        cr_expect_geq(check_differences(p->out, 1 + trial % 8), 1);
         cr_expect_leq(longest_line(p->out), 80, "%s", p->out);
         marked += strstr(p->out, "[digits add to") != NULL;
+        multiplied += strstr(p->out, "[digits multiply to") != NULL;
+        subtracted += strstr(p->out, "[digits give") != NULL;
         cr_expect_eq(strstr(p->out, "[digits") != NULL,
                      strstr(p->out, "every number is rounded by itself") != NULL);
         free(p);
     }
-    cr_expect_gt(marked, 5); // or the test has not tested
+    cr_expect(marked > 5 && multiplied > 5 && subtracted > 0, "%d %d %d: the test has not tested",
+              marked, multiplied, subtracted);
 }
 
 Test(walkthrough, do_long_rows_elide_and_keep_what_matters)
@@ -307,7 +377,7 @@ Test(walkthrough, do_long_rows_elide_and_keep_what_matters)
     cr_expect_null(strstr(p->out, "softmax ="));
     cr_expect_lt(count_lines(p->out), 80);
     cr_expect_leq(longest_line(p->out), 80);
-    check_sums(p->out);
+    check_sums(p->out, 4);
     free(p);
 }
 
@@ -324,6 +394,34 @@ Test(walkthrough, do_infinities_and_nan_print_as_words)
         cr_expect_null(strstr(p->out, "digits"), "%s", p->out);
         free(p);
     }
+}
+
+// m stands still there, at a value whose correction is not always 1.
+Test(walkthrough, does_the_line_for_blocks_left_out_say_their_correction)
+{
+    const char *const rows[][2] = {{"5 1 1 1 1 1 1", "3 blocks that do not raise m: correction 1,"},
+                                   {"-inf -inf -inf -inf -inf -inf -inf", "raise m: correction 0,"},
+                                   {"inf 1 1 1 1 1 1", "raise m: correction nan,"},
+                                   {"-inf -inf -inf -inf 2 1 1", "1 block that does not raise m: "
+                                                                 "correction 0,"}};
+    for (int i = 0; i < 4; i++) {
+        const char *const words[] = {RUN, "--logits", rows[i][0], "--block", "1", NULL};
+        process *p = process_run_list(words, (process_options){0});
+        cr_expect_eq(p->exit_code, 0);
+        cr_expect(strstr(p->out, rows[i][1]), "%s: %s", rows[i][0], p->out);
+        free(p);
+    }
+}
+
+Test(walkthrough, does_the_largest_logit_print_with_all_its_digits)
+{
+    const char *const words[] = {RUN, "--logits", "-3.4028235e38", "--digits", "9", NULL};
+    process *p = process_run_list(words, (process_options){0});
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect(strstr(p->out, "= -340282346638528859811704183484516925440.000000000\n"), "%s",
+              p->out);
+    cr_expect_leq(longest_line(p->out), 80);
+    free(p);
 }
 
 // A row a term: enough to draw the stack block by block, which is what this does.
@@ -450,6 +548,7 @@ Test(receipts1, do_r1_to_r4b_print_their_figures)
                             name, &error, &in_units, &sum),
                      4, "%.60s", at);
         cr_expect_float_eq(error * 0x1p24, in_units, 0.06);
+        cr_expect_gt(in_units, 0.1); // fp32 is never exact: 0 means that NaN got lost
         if (row < 4)
             cr_expect_leq(in_units, 4);
         else
