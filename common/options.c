@@ -2,6 +2,7 @@
 
 #include <ctype.h>
 #include <errno.h>
+#include <float.h>
 #include <getopt.h>
 #include <inttypes.h>
 #include <math.h>
@@ -27,10 +28,13 @@ bool parse_real(const char *text, double *value)
 {
     const char *digits = text + (*text == '-');
     if (!isdigit((unsigned char)*digits) && *digits != '.') return false; // no inf, nan or space
+    if (strpbrk(digits, "xX")) return false;                              // nor hexadecimal
     char *end;
     errno = 0;
     const double number = strtod(text, &end);
-    if (errno != 0 || end == text || *end != '\0' || !isfinite(number)) return false;
+    // What a float cannot hold would become inf where it is used.
+    if (errno != 0 || end == text || *end != '\0' || !(fabs(number) <= (double)FLT_MAX))
+        return false;
     *value = number;
     return true;
 }
@@ -67,7 +71,8 @@ static attention_status set_value(const option *o, const char *text)
                            text, o->least, o->most);
     case OPTION_REAL:
         if (parse_real(text, o->value)) return ATTENTION_OK;
-        return status_fail(ATTENTION_BAD_ARGUMENT, "--%s '%s' is not a finite number", o->name,
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "--%s '%s' is not a finite decimal number that a float holds", o->name,
                            text);
     case OPTION_TEXT:
         *(const char **)o->value = text;

@@ -14,7 +14,7 @@ extern "C" {
 typedef enum {
     OPTION_FLAG,    // value: bool *, set to true
     OPTION_INTEGER, // value: int64_t *, within least..most
-    OPTION_REAL,    // value: double *, finite
+    OPTION_REAL,    // value: double *, finite as a float
     OPTION_TEXT,    // value: const char **, not empty
     OPTION_CHOICE,  // value: int *, set to the index in choices
 } option_kind;
@@ -38,9 +38,9 @@ attention_status options_parse(const option *table, int count, int argc, char **
 // Prints one line an option on stdout.
 void options_help(const option *table, int count);
 
-// The whole of text as a decimal integer within least..most, or as a finite number: no white
-// space, no sign where least is 0 or more, no overflow. False if it is not; *value is then as it
-// was.
+// The whole of text as a decimal integer within least..most, or as a decimal number that is finite
+// as a float: no white space, no sign where least is 0 or more, no overflow. False if it is not;
+// *value is then as it was.
 bool parse_integer(const char *text, int64_t least, int64_t most, int64_t *value);
 bool parse_real(const char *text, double *value);
 

@@ -5,8 +5,10 @@
 #include <criterion/criterion.h>
 #include <fcntl.h>
 #include <poll.h>
+#include <signal.h>
 #include <stdarg.h>
 #include <stdbool.h>
+#include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -15,8 +17,17 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+// AddressSanitizer reserves terabytes of address space, so nothing runs under an RLIMIT_AS with it.
+#ifdef __SANITIZE_ADDRESS__ // gcc
+#define UNDER_ASAN 1
+#elif defined __has_feature
+#if __has_feature(address_sanitizer) // clang
+#define UNDER_ASAN 1
+#endif
+#endif
+
 // A receipt ends within a minute; the sanitizers take their time.
-#ifdef __SANITIZE_ADDRESS__
+#ifdef UNDER_ASAN
 enum { PROCESS_SECONDS = 600 };
 #else
 enum { PROCESS_SECONDS = 60 };
@@ -24,7 +35,8 @@ enum { PROCESS_SECONDS = 60 };
 enum { PROCESS_TEXT = 1 << 18, PROCESS_ARGUMENTS = 48 };
 
 typedef struct {
-    int exit_code;            // -1 if it did not exit by itself
+    int exit_code;            // -1 if a signal ended it, SIGALRM after PROCESS_SECONDS
+    int64_t peak_bytes;       // of resident memory
     char out[PROCESS_TEXT];   // standard output
     char error[PROCESS_TEXT]; // standard error
 } process;
@@ -34,6 +46,7 @@ typedef struct {
     size_t input_size;     // 0: strlen(input)
     const char *output_to; // a file for standard output instead of process.out
     size_t memory_limit;   // RLIMIT_AS in bytes; 0: none
+    size_t file_limit;     // writes past so many bytes of a file fail, as on a full disk; 0: none
 } process_options;
 
 static inline void process_child(char *const *arguments, const process_options *o, int in, int out,
@@ -43,7 +56,12 @@ static inline void process_child(char *const *arguments, const process_options *
         const struct rlimit limit = {o->memory_limit, o->memory_limit};
         setrlimit(RLIMIT_AS, &limit);
     }
-    if (o->output_to) out = open(o->output_to, O_WRONLY);
+    if (o->file_limit) {
+        const struct rlimit limit = {o->file_limit, o->file_limit};
+        setrlimit(RLIMIT_FSIZE, &limit);
+        (void)signal(SIGXFSZ, SIG_IGN); // so that write returns an error
+    }
+    if (o->output_to && (out = open(o->output_to, O_WRONLY)) < 0) _exit(126);
     dup2(in, 0);
     dup2(out, 1);
     dup2(error, 2);
@@ -90,8 +108,13 @@ static inline process *process_run_list(const char *const *arguments, process_op
     if (size) cr_assert_eq(write(in[1], o.input, size), (ssize_t)size); // fits into a pipe
     close(in[1]);
     process_collect(p, out[0], error[0]);
-    cr_assert_eq(waitpid(child, &status, 0), child);
+    struct rusage usage;
+    cr_assert_eq(wait4(child, &status, 0, &usage), child);
     p->exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+    p->peak_bytes = (int64_t)usage.ru_maxrss << 10;
+    if (WIFSIGNALED(status)) // say why in the place that a failed test prints
+        snprintf(p->error + strlen(p->error), PROCESS_TEXT - strlen(p->error), "(ended by %s)\n",
+                 strsignal(WTERMSIG(status)));
     return p;
 }
 
@@ -154,6 +177,26 @@ static inline void folder_remove(const char *path)
 {
     const char *const arguments[] = {"/bin/rm", "-rf", path, NULL};
     free(process_run_list(arguments, (process_options){0}));
+}
+
+// `make` as the current build was made (build/config), without what an outer make exports. NULL if
+// the name of that build does not tell: with ARCH=, or a compiler whose name has a dash.
+static inline process *make_run(const char *flag, const char *targets)
+{
+    char config[128] = "";
+    FILE *file = fopen("build/config", "r");
+    cr_assert_not_null(file, "tests run from the root of a built tree");
+    cr_assert_eq(fscanf(file, "%127s", config), 1);
+    fclose(file);
+    char *sanitize = strstr(config, "-sanitize");
+    if (sanitize) *sanitize = '\0';
+    if (strchr(config, '-')) return NULL;
+    unsetenv("MAKEFLAGS");
+    unsetenv("MAKEOVERRIDES");
+    unsetenv("MFLAGS");
+    unsetenv("MAKELEVEL");
+    return process_run("/usr/bin/env make %s --no-print-directory CC=%s %s %s", flag, config,
+                       sanitize ? "SANITIZE=1" : "SANITIZE=", targets);
 }
 
 static inline int folder_entries(const char *path)
