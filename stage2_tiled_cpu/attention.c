@@ -27,9 +27,9 @@ attention_status attention_forward(const float *q, const float *k, const float *
 
     // All that a thread ever holds: one tile of scores, one of output, and two numbers a row.
     float *memory;
-    const int64_t share = block_q * (block_k + d + 2);
-    status = tensor_new("the tiles of stage 2", threads, 1, 1, share, &memory);
+    status = tensor_new("the tiles of stage 2", threads, 1, block_q, block_k + d + 2, &memory);
     if (status != ATTENTION_OK) return status;
+    const int64_t share = block_q * (block_k + d + 2);
 
 #pragma omp parallel for collapse(2) schedule(dynamic) num_threads(threads) reduction(+ : tally)
     for (int64_t bh = 0; bh < planes; bh++) {

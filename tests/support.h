@@ -8,6 +8,8 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 #include "half.h"
 #include "oracle.h"
@@ -38,6 +40,26 @@ static inline bool guards_intact(const float *x, int64_t count)
     for (int i = 0; i < GUARD; i++)
         if (x[-1 - i] != guard_value || x[count + i] != guard_value) return false;
     return true;
+}
+
+// `count` floats whose end touches a page that nobody may read or write.
+static inline float *walled(int64_t count)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE), bytes = (size_t)count * sizeof(float);
+    const size_t whole = (bytes + page - 1) / page * page;
+    char *memory =
+        mmap(NULL, whole + page, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    cr_assert_neq(memory, MAP_FAILED);
+    cr_assert_eq(mprotect(memory + whole, page, PROT_NONE), 0);
+    return (float *)(void *)(memory + whole - bytes);
+}
+
+static inline void walled_free(float *x, int64_t count)
+{
+    const size_t page = (size_t)sysconf(_SC_PAGESIZE);
+    char *wall = (char *)(x + count);
+    const size_t whole = ((size_t)count * sizeof(float) + page - 1) / page * page;
+    munmap(wall - whole, whole + page);
 }
 
 static inline problem problem_new(int64_t batch, int64_t heads, int64_t seq, int64_t head_dim)

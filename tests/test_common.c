@@ -1,9 +1,14 @@
-// What the stages stand on: types, random numbers, tensors, products, options, the oracle, budgets.
+// What the stages stand on: types, random numbers, tensors, products, options, tables, timing.
+#include <criterion/criterion.h>
+#include <criterion/redirect.h>
+#include <float.h>
 #include <math.h>
 
+#include "golden.h"
 #include "matmul.h"
 #include "matmul_kernel.h"
 #include "options.h"
+#include "report.h"
 #include "support.h"
 #include "timing.h"
 #include "util.h"
@@ -40,7 +45,11 @@ Test(half, does_rounding_go_to_nearest_even)
     for (uint32_t bits = 0; bits < 0x7f7f; bits++) {
         const float low = bf16_to_float((uint16_t)bits), high = bf16_to_float((uint16_t)(bits + 1));
         const float middle = low + (high - low) / 2;
-        cr_expect_eq(bf16_from_float(middle), bits % 2 ? bits + 1 : bits);
+        const uint32_t even = bits % 2 ? bits + 1 : bits;
+        cr_expect_eq(bf16_from_float(middle), even);
+        cr_expect_eq(bf16_from_float(nextafterf(middle, 0)), bits);
+        cr_expect_eq(bf16_from_float(nextafterf(middle, INFINITY)), bits + 1);
+        cr_expect_eq(bf16_from_float(-middle), even | 0x8000);
     }
 }
 
@@ -55,10 +64,28 @@ Test(half, do_the_edges_of_fp16_and_bf16_behave)
     cr_expect_eq(fp16_from_float(0x1.8p-25f), 1);
     cr_expect_eq(fp16_from_float(-0.0f), 0x8000);
     cr_expect_eq(bf16_from_float(0x1.fffffep127f), 0x7f80);
+    cr_expect_eq(bf16_from_float(0x1.fefffep127f), 0x7f7f);
+    cr_expect_eq(bf16_from_float(0x1p-133f), 1); // its smallest, a subnormal
+    cr_expect_eq(fp16_from_float(1e30f), 0x7c00);
+    cr_expect_eq(fp16_from_float(0x1.ffcp-15f), 0x3ff + 1); // up into the normal numbers
+    cr_expect_eq((double)dtype_round(0.1f, DTYPE_FP32), (double)0.1f);
     cr_expect(isnan(dtype_round(NAN, DTYPE_FP16)) && isnan(dtype_round(NAN, DTYPE_BF16)));
     cr_expect_eq((double)dtype_round((float)dtype_max(DTYPE_BF16), DTYPE_BF16),
                  dtype_max(DTYPE_BF16));
     cr_expect_eq((double)fp16_to_float(0x7bff), dtype_max(DTYPE_FP16));
+}
+
+// A NaN whose payload lies only in the bits that are cut off must not become infinity.
+Test(half, does_a_nan_with_a_low_payload_stay_nan)
+{
+    for (int sign = 0; sign < 2; sign++)
+        for (uint32_t payload = 1; payload < 1u << 23; payload = payload * 3 + 1) {
+            const uint32_t bits = (uint32_t)sign << 31 | 0x7f800000 | payload;
+            float x;
+            memcpy(&x, &bits, sizeof x);
+            cr_expect(isnan(fp16_to_float(fp16_from_float(x))), "%08x", bits);
+            cr_expect(isnan(bf16_to_float(bf16_from_float(x))), "%08x", bits);
+        }
 }
 
 // ---- random.h ---------------------------------------------------------------------------------
@@ -87,6 +114,40 @@ Test(random, do_the_first_normals_match_pytorch)
     random_seed(&r, 0);
     random_normal(&r, x, 16);
     cr_expect_arr_eq(x, y, sizeof y);
+}
+
+// A last group that is short draws 16 new uniforms, after all the others.
+Test(random, are_the_last_sixteen_of_a_ragged_tensor_drawn_anew)
+{
+    for (int64_t count = 17; count < 64; count += count == 31 ? 2 : 7) {
+        random_stream r;
+        float x[64], expected[16];
+        random_seed(&r, 3);
+        for (int64_t i = 0; i < count; i++) random_word(&r);
+        random_normal(&r, expected, 16);
+        random_seed(&r, 3);
+        random_normal(&r, x, count);
+        cr_expect_arr_eq(x + count - 16, expected, sizeof expected, "%" PRId64, count);
+    }
+}
+
+// With one key O is V: rows of the golden file with N = 1 hold PyTorch's own draws of v, which
+// come after those of q and k.
+Test(random, are_the_draws_those_of_pytorch)
+{
+    FILE *file = golden_open();
+    golden_row g;
+    int rows = 0;
+    while (golden_next(file, &g)) {
+        if (g.seq != 1 || g.dtype != DTYPE_FP32) continue;
+        problem p = golden_problem(&g);
+        for (int s = 0; s < GOLDEN_SAMPLES; s++)
+            cr_expect_float_eq((double)p.v[g.index[s]], g.value[s], 5e-7, "%s", g.line);
+        problem_free(&p);
+        rows++;
+    }
+    fclose(file);
+    cr_expect_geq(rows, 2);
 }
 
 // ---- tensor.h ---------------------------------------------------------------------------------
@@ -164,12 +225,17 @@ static void check_products(const matmul_kernel *kernel, int64_t rows, int64_t co
     random_stream r;
     random_seed(&r, 1);
     random_normal(&r, a, size);
-    random_normal(&r, b, size);
     random_normal(&r, c, rows * ldc);
     start = copy_of(c, rows * ldc);
+    for (int64_t i = 0; i < size; i++) // what is not part of a or b must not matter
+        if (i % lda >= depth || i / lda >= rows) a[i] = NAN;
     for (int transposed = 0; transposed < 2; transposed++) {
         if (transposed && depth > 256) continue;
+        random_normal(&r, b, size);
         memcpy(c, start, (size_t)(rows * ldc) * sizeof *c);
+        for (int64_t i = 0; i < size; i++)
+            if (i % ldb >= (transposed ? depth : cols) || i / ldb >= (transposed ? cols : depth))
+                b[i] = NAN;
         if (transposed)
             kernel->abt(c, ldc, a, lda, b, ldb, rows, cols, depth, 0.5f);
         else
@@ -177,7 +243,7 @@ static void check_products(const matmul_kernel *kernel, int64_t rows, int64_t co
         for (int64_t i = 0; i < rows; i++)
             for (int64_t j = 0; j < ldc; j++) {
                 double sum = 0;
-                for (int64_t t = 0; t < depth; t++)
+                for (int64_t t = 0; t < depth && j < cols; t++)
                     sum += (double)a[i * lda + t] *
                            (double)(transposed ? b[j * ldb + t] : b[t * ldb + j]);
                 const double exact = j >= cols    ? (double)start[i * ldc + j]
@@ -207,6 +273,35 @@ Test(matmul, are_the_products_right_at_every_size)
                 check_products(list[k], sizes[i], sizes[(i * 7 + j) % 18], depths[j]);
                 check_products(list[k], 9, sizes[i], depths[j]);
             }
+}
+
+// Operands that end where the readable memory ends, in leading dimensions larger than they are.
+Test(matmul, is_nothing_read_or_written_beyond_the_operands)
+{
+    const matmul_kernel *list[3];
+    const int64_t sizes[] = {1, 3, 4, 5, 15, 17, 33, 63, 65};
+    for (int k = kernels(list) - 1; k >= 0; k--)
+        for (int i = 0; i < 9; i++)
+            for (int j = 0; j < 9; j++)
+                for (int transposed = 0; transposed < 2; transposed++) {
+                    const int64_t rows = sizes[(i + j) % 9], cols = sizes[i], depth = sizes[j];
+                    const int64_t width = transposed ? depth : cols, ld = 70;
+                    const int64_t size_a = (rows - 1) * ld + depth, size_c = (rows - 1) * ld + cols;
+                    const int64_t size_b = ((transposed ? cols : depth) - 1) * ld + width;
+                    float *a = walled(size_a), *b = walled(size_b), *c = walled(size_c);
+                    fill(a, size_a, 1);
+                    fill(b, size_b, 1);
+                    if (transposed)
+                        list[k]->abt(c, ld, a, ld, b, ld, rows, cols, depth, 1);
+                    else
+                        list[k]->ab(c, ld, a, ld, b, ld, rows, cols, depth);
+                    cr_expect_eq(c[size_c - 1], (float)depth);
+                    list[k]->row_max(c, size_c);
+                    list[k]->row_exp_sum(a, a, 0, size_a);
+                    walled_free(a, size_a);
+                    walled_free(b, size_b);
+                    walled_free(c, size_c);
+                }
 }
 
 Test(matmul, is_the_row_maximum_right_and_blind_to_nan)
@@ -242,6 +337,28 @@ Test(matmul, is_the_exponential_within_two_units_in_the_last_place)
                 cr_assert_leq(fabs((double)y[e] - exact), 2 * ulp, "%s exp(%.9g)",
                               list[k]->instruction_set, (double)x[e]);
             }
+        }
+}
+
+// 16 partial sums keep a sum of n terms within about n / 16 roundings.
+Test(matmul, is_the_sum_of_exponentials_kept_in_partial_sums)
+{
+    const matmul_kernel *list[3];
+    static float x[2100], y[2100];
+    random_stream r;
+    random_seed(&r, 2);
+    random_normal(&r, x, 2100);
+    for (int k = kernels(list) - 1; k >= 0; k--)
+        for (int64_t n = 1; n <= 2100; n += n < 40 ? 1 : 103) {
+            const float base = 3.75f;
+            const double sum = (double)list[k]->row_exp_sum(y, x, base, n);
+            double of_y = 0, exact = 0;
+            for (int64_t i = 0; i < n; i++) {
+                of_y += (double)y[i];
+                exact += exp((double)(x[i] - base));
+            }
+            cr_expect_leq(fabs(sum - of_y), 4 * 0x1p-24 * of_y, "%" PRId64, n);
+            cr_expect_leq(fabs(sum - exact), 5 * 0x1p-24 * exact, "%" PRId64, n);
         }
 }
 
@@ -312,8 +429,9 @@ Test(options, are_integers_parsed_whole)
 
 Test(options, are_reals_parsed_whole_and_finite)
 {
-    const char *const bad[] = {"",    " 1",   "1 ",   "1e400", "-1e400", "nan",
-                               "inf", "-inf", "1.5x", "1,5",   "e5",     "."};
+    const char *const bad[] = {"",     " 1",   "1 ",   "1e400", "-1e400", "nan",  "inf",
+                               "-inf", "1.5x", "1,5",  "e5",    ".",      "+1",   "1e",
+                               "0x",   "--1",  "0x10", "0x1p3", "3.5e38", "-1e39"};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         double value = 42;
         cr_expect_not(parse_real(bad[i], &value), "'%s'", bad[i]);
@@ -323,6 +441,120 @@ Test(options, are_reals_parsed_whole_and_finite)
     cr_expect(parse_real("-0.5", &value) && value == -0.5);
     cr_expect(parse_real(".25", &value) && value == 0.25);
     cr_expect(parse_real("1e-3", &value) && value == 1e-3);
+    cr_expect(parse_real("-3.4028234663852886e38", &value) && value == (double)-FLT_MAX);
+}
+
+Test(options, does_a_table_take_what_fits_and_name_what_does_not)
+{
+    static const char *const shades[] = {"light", "dark", NULL};
+    int64_t size;
+    double weight;
+    const char *name;
+    int shade;
+    bool loud, size_given;
+    const option table[] = {
+        {"size", "N", "", OPTION_INTEGER, &size, 1, 9, NULL, &size_given},
+        {"weight", "X", "", OPTION_REAL, &weight, 0, 0, NULL, NULL},
+        {"name", "S", "", OPTION_TEXT, &name, 0, 0, NULL, NULL},
+        {"shade", "S", "", OPTION_CHOICE, &shade, 0, 0, shades, NULL},
+        {"loud", NULL, "", OPTION_FLAG, &loud, 0, 0, NULL, NULL},
+    };
+    const struct {
+        char *words[6];
+        const char *complaint; // NULL: taken
+    } lines[] = {
+        {{"--size", "3", "--shade=dark", "--loud"}, NULL},
+        {{"--size=9", "--weight", "-.5", "--name", "x"}, NULL},
+        {{0}, NULL},
+        {{"--size", "0"}, "--size '0' is not a whole number from 1 to 9"},
+        {{"--size="}, "--size ''"},
+        {{"--size"}, "--size needs a value"},
+        {{"--weight", "heavy"}, "--weight 'heavy' is not a finite"},
+        {{"--name", ""}, "--name has an empty value"},
+        {{"--shade", "grey"}, "--shade 'grey' is not one of light, dark"},
+        {{"--s", "1"}, "'--s' is not an option"}, // size or shade?
+        {{"--loud=1"}, "'--loud=1' is not an option"},
+        {{"--load"}, "'--load' is not an option"},
+        {{"extra"}, "'extra' is not an option"},
+    };
+    for (size_t i = 0; i < sizeof lines / sizeof *lines; i++) {
+        char *argv[8] = {"program"};
+        int argc = 1;
+        while (argc < 7 && lines[i].words[argc - 1]) {
+            argv[argc] = lines[i].words[argc - 1];
+            argc++;
+        }
+        size = shade = 0;
+        weight = 0;
+        loud = size_given = false;
+        const attention_status status = options_parse(table, 5, argc, argv);
+        cr_expect_eq(status, lines[i].complaint ? ATTENTION_BAD_ARGUMENT : ATTENTION_OK, "line %zu",
+                     i);
+        if (lines[i].complaint)
+            cr_expect(strstr(status_message(), lines[i].complaint), "%s", status_message());
+        if (i == 0) cr_expect(size == 3 && size_given && shade == 1 && loud);
+        if (i == 1) cr_expect(size == 9 && weight == -0.5 && strcmp(name, "x") == 0 && !loud);
+        if (i == 2) cr_expect(!size_given);
+    }
+}
+
+// ---- report.h ---------------------------------------------------------------------------------
+
+Test(report, are_columns_as_wide_as_they_must_be, .init = cr_redirect_stdout)
+{
+    const char *const headings[] = {"name", "time", "x"};
+    table *t = table_new(3, headings);
+    table_cell(t, "%s", "a");
+    table_cell(t, "%.1f", 12345.67);
+    table_cell(t, "%d", 1);
+    table_cell(t, "%s", "longer"); // the rest of this row is missing
+    table_print(t);
+    fflush(stdout);
+    cr_expect_stdout_eq_str("  name       time  x\n"
+                            "  ------------------\n"
+                            "  a       12345.7  1\n"
+                            "  longer            \n");
+}
+
+Test(report, does_a_long_table_keep_all_its_cells)
+{
+    const char *const headings[] = {"i", "square"};
+    char *text = NULL;
+    size_t size;
+    table *t = table_new(2, headings);
+    for (int i = 0; i < 200; i++) {
+        table_cell(t, "%d", i);
+        table_cell(t, "%d", i * i);
+    }
+    FILE *stream = open_memstream(&text, &size);
+    table_write_csv(t, stream);
+    fclose(stream);
+    table_free(t);
+    char *at = text;
+    cr_assert_eq(strncmp(at, "i,square\n", 9), 0);
+    at += 9;
+    for (int i = 0; i < 200; i++) {
+        int a, b, length;
+        cr_assert_eq(sscanf(at, "%d,%d%n", &a, &b, &length), 2);
+        cr_expect(a == i && b == i * i);
+        cr_assert_eq(at[length], '\n');
+        at += length + 1;
+    }
+    cr_expect_eq(*at, '\0');
+    free(text);
+}
+
+Test(report, does_a_failed_verdict_decide_the_exit_code, .init = cr_redirect_stdout)
+{
+    report_verdict(true, "%d of %d", 3, 3);
+    cr_expect_eq(report_exit_code(), 0);
+    report_verdict(false, "%d of %d", 2, 3);
+    report_verdict(true, "later ones do not heal it");
+    cr_expect_eq(report_exit_code(), 1);
+    fflush(stdout);
+    cr_expect_stdout_eq_str("  ok: 3 of 3\n"
+                            "  FAILED: 2 of 3\n"
+                            "  ok: later ones do not heal it\n");
 }
 
 // ---- timing.h ---------------------------------------------------------------------------------
@@ -348,152 +580,40 @@ Test(timing, does_it_call_as_often_as_it_says_and_stop_at_a_failure)
     cr_expect_eq(run_count, 3);
 }
 
-// ---- the oracle -------------------------------------------------------------------------------
+// Each call spins for a set time and notes how long it really took.
+static double noted[8];
 
-// [29] Useful FLOPs from the shape alone.
-Test(oracle, are_useful_flops_counted_from_the_shape)
+static int spin(void *context)
 {
-    attention_args a = attention_args_default(1, 1, 2048, 64);
-    cr_expect_eq(attention_useful_flops(&a), 1073741824.0);
-    a.causal = true;
-    cr_expect_eq(attention_useful_flops(&a), 537133056.0);
-    a.seq = 1;
-    cr_expect_eq(attention_useful_flops(&a), 256.0);
-    a.block_q = 7;
-    a.threads = 9;
-    cr_expect_eq(attention_useful_flops(&a), 256.0);
-}
-
-// [32] One element wrong, NaN, infinite or missing, or one lse: the judgement must see it.
-Test(oracle, is_one_corrupted_element_seen)
-{
-    const float bad[] = {NAN, INFINITY, -INFINITY, 0, 1e-4f};
-    for (int dtype = 0; dtype < 3; dtype++)
-        for (int i = 0; i < 5; i++)
-            for (int in_lse = 0; in_lse < 2; in_lse++) {
-                problem p = problem_new(1, 2, 65, 16);
-                oracle_report r;
-                p.args.dtype = (attention_dtype)dtype;
-                problem_draw(&p, 3, 1);
-                problem_run(&p, attention_forward_stage0);
-                float *x = in_lse ? &p.lse[77] : &p.o[77 * 16 + 5];
-                if (i == 4)
-                    *x +=
-                        in_lse
-                            ? 1e-4f
-                            : (float)(0.05 * dtype_unit_roundoff((attention_dtype)dtype) * 0x1p11) +
-                                  1e-5f;
-                else
-                    *x = bad[i];
-                cr_assert_eq(oracle_check(&r, p.q, p.k, p.v, p.o, p.lse, &p.args), ATTENTION_OK);
-                cr_expect_eq(r.failed, 1, "%s %g lse=%d", dtype_name((attention_dtype)dtype),
-                             (double)bad[i], in_lse);
-                if (!in_lse) cr_expect_eq(r.first_failed, 77 * 16 + 5);
-                problem_free(&p);
-            }
-}
-
-// A key at -inf weighs nothing; it must not widen the bound of the rows that see it.
-Test(oracle, does_a_key_at_minus_infinity_leave_the_bound_finite)
-{
-    problem p = problem_new(1, 1, 3, 1);
-    oracle_report r;
-    fill(p.q, 3, 1);
-    fill(p.k, 3, 0);
-    fill(p.v, 3, 1);
-    p.k[1] = -INFINITY;
-    problem_run(&p, attention_forward_stage2);
-    p.o[2] += 0.01f;
-    cr_assert_eq(oracle_check(&r, p.q, p.k, p.v, p.o, p.lse, &p.args), ATTENTION_OK);
-    cr_expect_eq(r.failed, 1);
-    problem_free(&p);
-}
-
-Test(oracle, does_it_sample_long_sequences_from_the_first_row_to_the_last)
-{
-    problem p = problem_new(1, 1, 2049, 2);
-    oracle_report r;
-    problem_draw(&p, 3, 1);
-    problem_run(&p, attention_forward_stage2);
-    p.o[0] = p.o[2048 * 2] = 77;
-    cr_assert_eq(oracle_check(&r, p.q, p.k, p.v, p.o, p.lse, &p.args), ATTENTION_OK);
-    cr_expect_eq(r.failed, 2);
-    cr_expect_eq(r.rows, 2049);
-    cr_expect_eq(r.rows_checked, 512);
-    problem_free(&p);
-}
-
-// ---- the diffs between stages are a product ---------------------------------------------------
-
-static int changed_lines(const char *before, const char *after)
-{
-    char command[512];
-    int lines = -1;
-    snprintf(command, sizeof command,
-             "strip() { sed -E 's@[ \t]*//.*@@; /^[ \t]*$/d' \"$1\"; }; strip %s >/tmp/diff-a.$$; "
-             "strip %s >/tmp/diff-b.$$; diff /tmp/diff-a.$$ /tmp/diff-b.$$ | grep -c '^[<>]'; "
-             "rm -f /tmp/diff-a.$$ /tmp/diff-b.$$",
-             before, after);
-    FILE *pipe = popen(command, "r");
-    cr_assert_not_null(pipe);
-    cr_assert_eq(fscanf(pipe, "%d", &lines), 1);
-    pclose(pipe);
-    return lines;
-}
-
-static const char *const stage_files[] = {"stage0_explicit/attention.c",
-                                          "stage1_online_softmax/attention.c",
-                                          "stage2_tiled_cpu/attention.c"};
-
-Test(diffs, does_each_stage_stay_within_its_budget_of_changed_lines)
-{
-    const int first = changed_lines(stage_files[0], stage_files[1]);
-    const int second = changed_lines(stage_files[1], stage_files[2]);
-    cr_expect(first > 0 && first <= 70, "%d", first);
-    cr_expect(second > 0 && second <= 90, "%d", second);
-    char line[128], text[1 << 14]; // the main README's table says how many
-    snprintf(line, sizeof line, "| %d |", first);
-    FILE *readme = fopen("README.md", "r");
-    cr_assert_not_null(readme);
-    text[fread(text, 1, sizeof text - 1, readme)] = '\0';
-    fclose(readme);
-    cr_expect(strstr(text, line), "README.md does not say %d changed lines", first);
-    snprintf(line, sizeof line, "| %d |", second);
-    cr_expect(strstr(text, line), "README.md does not say %d changed lines", second);
-}
-
-Test(diffs, does_every_stage_carry_the_four_landmarks_in_order)
-{
-    const char *const landmarks[] = {"// 1. scores", "// 2. ", "// 3. output, not yet normalised",
-                                     "// 4. normalise once"};
-    for (int s = 0; s < 3; s++) {
-        char text[1 << 14];
-        FILE *file = fopen(stage_files[s], "r");
-        cr_assert_not_null(file);
-        text[fread(text, 1, sizeof text - 1, file)] = '\0';
-        fclose(file);
-        const char *at = text;
-        for (int i = 0; i < 4; i++) {
-            at = strstr(at, landmarks[i]);
-            cr_assert_not_null(at, "%s: %s", stage_files[s], landmarks[i]);
-        }
+    const int *milliseconds = context;
+    const double start = timing_now();
+    while (timing_now() - start < 1e-3 * milliseconds[run_count]) {
     }
+    noted[run_count++] = timing_now() - start;
+    return 0;
 }
 
-Test(diffs, is_attention_forward_the_only_symbol_a_stage_exports)
+static double middle_of(const double *x, int count) // the mean of the two in the middle
 {
-    for (int s = 0; s < 3; s++) {
-        char command[256], name[64] = "", more[64] = "", expected[64];
-        snprintf(command, sizeof command,
-                 "nm -g --defined-only build/$(cat build/config)/%.*s.o | awk '{print $3}' | grep "
-                 "-v '^__odr_asan\\|^__asan'",
-                 (int)strlen(stage_files[s]) - 2, stage_files[s]);
-        FILE *pipe = popen(command, "r");
-        cr_assert_not_null(pipe);
-        cr_assert_eq(fscanf(pipe, "%63s", name), 1);
-        cr_expect_eq(fscanf(pipe, "%63s", more), EOF, "%s", more);
-        pclose(pipe);
-        snprintf(expected, sizeof expected, "attention_forward_stage%d", s);
-        cr_expect_str_eq(name, expected);
+    double sorted[8], t;
+    memcpy(sorted, x, (size_t)count * sizeof *x);
+    for (int i = 0; i < count; i++)
+        for (int j = i + 1; j < count; j++)
+            if (sorted[j] < sorted[i]) t = sorted[i], sorted[i] = sorted[j], sorted[j] = t;
+    return (sorted[(count - 1) / 2] + sorted[count / 2]) / 2;
+}
+
+Test(timing, is_the_median_that_of_the_calls_after_warm_up)
+{
+    for (int repeats = 5; repeats <= 6; repeats++) {
+        int milliseconds[] = {130, 110, 2, 150, 60, 3, 4, 5};
+        timing_result r;
+        run_count = 0;
+        cr_expect_eq(timing_measure(&r, spin, milliseconds, 1, repeats), 0);
+        const double median = middle_of(noted + 2, repeats), slack = 0.02;
+        cr_expect(r.median >= median && r.median <= median + slack, "%g, not %g", r.median, median);
+        cr_expect(r.first >= 0.130 && r.first <= noted[0] + slack);
+        cr_expect(r.min >= 2e-3 && r.max >= 150e-3 && r.min <= r.median && r.median <= r.max);
+        cr_expect_eq(r.repeats, repeats);
     }
 }

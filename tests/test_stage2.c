@@ -7,18 +7,57 @@
 
 Test(stage2, does_it_tally_ragged_tiles)
 {
-    problem p = problem_new(2, 3, 65, 24);
-    attention_counters c;
-    p.args.counters = &c;
-    p.args.block_q = 20;
-    p.args.block_k = 16;
-    problem_draw(&p, 3, 1);
-    problem_run(&p, STAGE);
-    cr_expect_eq(c.tiles, 6 * 4 * 5);
-    cr_expect_eq(c.flops, 6 * 4LL * 65 * 65 * 24);
-    cr_expect_eq(c.score_bytes, 0);
-    cr_expect_eq(c.bytes, 6LL * (2 * 65 * 24 + 4 * 2 * 65 * 24) * 4); // k and v anew for 4 tiles
-    problem_free(&p);
+    const int64_t shapes[][4] = {{1, 1, 16, 16},    {2, 24, 1, 1},  {64, 24, 16, 32},
+                                 {65, 24, 20, 16},  {65, 3, 64, 1}, {130, 8, 1000, 7},
+                                 {129, 5, 43, 1000}};
+    for (int turn = 0; turn < 14; turn++) {
+        const int64_t n = shapes[turn / 2][0], d = shapes[turn / 2][1];
+        problem p = problem_new(2, 3, n, d);
+        attention_counters c;
+        p.args.counters = &c;
+        p.args.block_q = shapes[turn / 2][2];
+        p.args.block_k = shapes[turn / 2][3];
+        p.args.causal = turn % 2; // computed all the same, then masked
+        problem_draw(&p, 3, 1);
+        problem_run(&p, STAGE);
+        const int64_t q_tiles = (n + p.args.block_q - 1) / p.args.block_q;
+        const int64_t k_tiles = (n + p.args.block_k - 1) / p.args.block_k;
+        cr_expect_eq(c.tiles, 6 * q_tiles * k_tiles);
+        cr_expect_eq(c.flops, 6 * 4 * n * n * d);
+        cr_expect_eq(c.score_bytes, 0);
+        cr_expect_eq(c.bytes, 6 * (2 * n * d + q_tiles * 2 * n * d) * 4); // k, v once a q tile
+        problem_free(&p);
+    }
+}
+
+// Same keys a step, same steps, whatever block_q is.
+Test(stage2, is_its_trace_that_of_stage_1)
+{
+    const int64_t blocks[] = {1, 7, 33, 64, 200, 1000};
+    for (int turn = 0; turn < 12; turn++) {
+        problem p = problem_new(1, 2, 129, 16);
+        rebase_step steps[2][129];
+        rebase_trace trace[2];
+        p.args.causal = turn % 2;
+        p.args.block_k = blocks[turn / 2];
+        p.args.block_q = 1 + 11 * turn;
+        problem_draw(&p, 3, 2);
+        for (int s = 0; s < 2; s++) {
+            trace[s] = (rebase_trace){.row = 129 + 70, .steps = steps[s], .capacity = 129};
+            p.args.trace = &trace[s];
+            problem_run(&p, s ? STAGE : attention_forward_stage1);
+        }
+        cr_assert_eq(trace[0].count, trace[1].count);
+        for (int64_t t = 0; t < trace[0].count; t++) {
+            const rebase_step *a = &steps[0][t], *b = &steps[1][t];
+            cr_expect(a->first_key == b->first_key && a->keys == b->keys);
+            cr_expect(a->m_old == b->m_old || fabsf(a->m_old - b->m_old) <= 1e-5f);
+            cr_expect_float_eq(a->m_new, b->m_new, 1e-5f);
+            cr_expect_float_eq(a->correction, b->correction, 1e-5f);
+            cr_expect_float_eq(a->l, b->l, 1e-5f * a->l);
+        }
+        problem_free(&p);
+    }
 }
 
 Test(stage2, does_its_scratch_stay_the_same_at_any_length)
@@ -38,6 +77,20 @@ Test(stage2, does_its_scratch_stay_the_same_at_any_length)
     cr_expect_eq(scratch[1], scratch[0]);
 }
 
+// [19] Tiles "larger than seq mean seq", and their area must not wrap either: 2^32 x (2^32 + 3)
+// floats are 7.4e19 bytes, not the 48 GiB that 64 bits would leave of them.
+Test(stage2, is_a_tile_that_64_bits_cannot_count_refused)
+{
+    float x = 0, o = guard_value;
+    attention_args args = attention_args_default(1, 1, (int64_t)1 << 32, 1);
+    args.block_q = args.block_k = INT64_MAX;
+    args.threads = 1;
+    cr_expect_eq(STAGE(&x, &x, &x, &o, NULL, &args), ATTENTION_NO_MEMORY);
+    cr_expect(strstr(status_message(), "7.38e+19 bytes, more than 64 bits"), "%s",
+              status_message());
+    cr_expect_eq(o, guard_value);
+}
+
 // [10] No reduced-precision products hide behind fp32: stages 0 and 2 agree to 1e-5.
 Test(stage2, is_fp32_really_fp32)
 {
@@ -48,6 +101,17 @@ Test(stage2, is_fp32_really_fp32)
     problem_run(&p, STAGE);
     cr_expect_leq(tensor_compare(p.o, explicit, p.count).max_abs, 2e-6);
     free(explicit);
+    problem_free(&p);
+}
+
+// [9] The scale and log2(e) stay out of the 16-bit inputs.
+Test(stage2, does_bf16_keep_the_scale_in_fp32)
+{
+    problem p = problem_new(1, 1, 4096, 128);
+    p.args.dtype = DTYPE_BF16;
+    problem_draw(&p, 9, 2);
+    problem_run(&p, STAGE);
+    problem_judge(&p);
     problem_free(&p);
 }
 
