@@ -38,7 +38,7 @@ say   = $(if $(V),,@echo "  $1  $@")
 PACKAGES     := gcc g++ libc6-dev libcriterion-dev
 DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox
 
-.PHONY: all help setup clean test check format tidy fuzz figures $(foreach n,$(stages),stage$n test-$n diff-$n)
+.PHONY: all help setup clean test check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -46,9 +46,9 @@ all: $(foreach n,$(stages),stage$n) ## build every stage
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-zA-Z0-9%_-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
-	@echo "  make stageN       build stage N (0 to 2) and leave the link ./stageN to its folder"
+	@echo "  make stageN       build stage N (0 to 2), leave the link ./stageN to it"
 	@echo "  make test-N       the tests of stage N"
-	@echo "  make diff-N       what stage N changes in the attention file of the stage before"
+	@echo "  make diff-N       what stage N changes in the stage before"
 	@echo "  CC=clang  ARCH=native  SANITIZE=1  WERROR=1   change how things are built"
 
 # The combination built last; copies of run follow it.
@@ -147,7 +147,7 @@ check: ## format, clang-tidy, and the tests under ASan and UBSan
 .PHONY: format-check
 format: ## rewrite the sources by .clang-format
 	clang-format -i $(c_files)
-format-check:
+format-check: ## fail if make format would change anything
 	clang-format --dry-run -Werror $(c_files)
 
 tidy: ## clang-tidy's bugprone checks
@@ -166,7 +166,7 @@ fuzz: ## fuzz the parsers with libFuzzer, a minute each
 	build/fuzz/logits -max_total_time=60 -print_final_stats=1
 
 # ---- the rest ---------------------------------------------------------------------------------
-setup: ## install the Debian packages this needs (DEV=1: those of `make check` too)
+setup: ## install the Debian packages this needs; DEV=1: and check
 	@missing=; for p in $(PACKAGES) $(if $(DEV),$(DEV_PACKAGES)); do \
 	  dpkg-query -W -f='$${Status}' $$p 2>/dev/null | grep -q 'ok installed' || missing="$$missing $$p"; done; \
 	test -z "$$missing" || { sudo=$$(test $$(id -u) = 0 || echo sudo); \

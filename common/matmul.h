@@ -32,7 +32,7 @@ float row_exp_sum(float *y, const float *x, float base, int64_t count);
 // Fused multiply-adds a second, in FLOP/s (two an element), that this thread reaches in registers.
 double matmul_peak_flops(void);
 
-// Which of the compiled instruction sets is in use: "AVX-512", "AVX2", "SSE2", "NEON".
+// Which of the compiled instruction sets is in use: "AVX-512", "AVX2", "NEON", "128-bit vectors".
 const char *matmul_instruction_set(void);
 
 #ifdef __cplusplus

@@ -39,8 +39,8 @@ attention_status options_parse(const option *table, int count, int argc, char **
 void options_help(const option *table, int count);
 
 // The whole of text as a decimal integer within least..most, or as a decimal number that is finite
-// as a float: no white space, no sign where least is 0 or more, no overflow. False if it is not;
-// *value is then as it was.
+// as a float: no white space, no sign where least is 0 or more, no overflow, no underflow. False if
+// it is not; *value is then as it was.
 bool parse_integer(const char *text, int64_t least, int64_t most, int64_t *value);
 bool parse_real(const char *text, double *value);
 

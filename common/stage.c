@@ -98,6 +98,12 @@ static attention_status check_command(const command *c)
     if (c->csv && c->check + c->bench + c->trace != 1)
         return status_fail(ATTENTION_BAD_ARGUMENT,
                            "--csv goes with exactly one of --check, --bench and --trace");
+    const char *const outputs[] = {c->o_path, c->lse_path, c->p_path, c->csv};
+    for (int i = 0; i < 4; i++)
+        for (int j = 0; j < i; j++)
+            if (outputs[i] && outputs[j] && strcmp(outputs[i], outputs[j]) == 0)
+                return status_fail(ATTENTION_BAD_ARGUMENT, "%s: two outputs have this one name",
+                                   outputs[i]);
     if (a->head_dim > HEAD_DIM_MAX)
         return status_fail(ATTENTION_BAD_FILE, "%s: head_dim %" PRId64 " is not in 1..%d",
                            c->run.q_path, a->head_dim, HEAD_DIM_MAX);
@@ -143,11 +149,16 @@ static attention_status write_outputs(command *c)
     return status;
 }
 
-static void print_inputs(const command *c, const stage *stage)
+static void print_banner(const command *c, const stage *stage)
+{
+    const int threads = attention_threads(&c->run.args);
+    printf("%s: %s (CPU, %d thread%s, %s)\n", stage->name, stage->title, threads,
+           threads == 1 ? "" : "s", matmul_instruction_set());
+}
+
+static void print_inputs(const command *c)
 {
     const attention_args *a = &c->run.args;
-    printf("%s: %s (CPU, %d thread%s, %s)\n", stage->name, stage->title, attention_threads(a),
-           attention_threads(a) == 1 ? "" : "s", matmul_instruction_set());
     printf("B=%" PRId64 " H=%" PRId64 " N=%" PRId64 " D=%" PRId64 " %s causal=%s scale=%.6g ",
            a->batch, a->heads, a->seq, a->head_dim, dtype_name(a->dtype), a->causal ? "on" : "off",
            (double)a->scale);
@@ -173,7 +184,8 @@ static attention_status run_command(command *c, const stage *stage)
                             run->args.seq, &run->args.p_out);
     if (status != ATTENTION_OK) return status;
 
-    print_inputs(c, stage);
+    print_banner(c, stage);
+    print_inputs(c);
     if (!c->check && !c->bench && !c->trace) status = stage_run_summary(run, stage);
     if (status == ATTENTION_OK && c->trace)
         status = stage_run_trace(run, stage, c->trace_row, c->csv);
@@ -225,9 +237,7 @@ static attention_status dispatch(command *c, const stage *stage, int argc, char 
         if (c->block_k_given) c->run.args.block_k = block_k;
     }
     if (asks_for_a_run(c)) return run_command(c, stage);
-    printf("%s: %s (CPU, %d thread%s, %s)\n", stage->name, stage->title,
-           attention_threads(&c->run.args), attention_threads(&c->run.args) == 1 ? "" : "s",
-           matmul_instruction_set());
+    print_banner(c, stage);
     stage->receipts((int)c->threads);
     return ATTENTION_OK;
 }

@@ -142,36 +142,50 @@ static double peak_flops(int threads)
     return sum;
 }
 
-static void bench_row(stage_run *run, table *t, const char *name, attention_function *f,
-                      double peak, timing_result *result)
+typedef struct {
+    const char *name;
+    attention_status status;
+    timing_result time;
+    int64_t scratch; // most bytes held beyond the tensors
+} bench_result;
+
+static bench_result bench_one(stage_run *run, const char *name, attention_function *f)
 {
     timed_call call = {run, f, ATTENTION_OK};
+    bench_result result = {.name = name};
+    timing_result cold;
     const int64_t before = tensor_bytes();
     tensor_reset_peak();
     progress("bench", 0, 1);
     // As many repeats as two seconds hold, from 5 to 50; one call tells how long one takes.
-    timing_result cold;
     int failed = timing_measure(&cold, call_once, &call, 0, 1);
     if (!failed) {
         const int repeats = (int)fmin(50, fmax(5, 2.0 / cold.median));
-        failed = timing_measure(result, call_once, &call, 1, repeats);
-        result->first = cold.first;
+        failed = timing_measure(&result.time, call_once, &call, 1, repeats);
+        result.time.first = cold.first;
     }
-    table_cell(t, "%s", name);
-    if (failed) {
-        *result = (timing_result){0};
-        table_cell(t, "%s", status_string(call.status));
+    progress_done();
+    result.status = call.status;
+    result.scratch = tensor_peak_bytes() - before;
+    return result;
+}
+
+static void bench_row(table *t, const bench_result *r, double flops, double peak)
+{
+    table_cell(t, "%s", r->name);
+    if (r->status != ATTENTION_OK) {
+        table_cell(t, "%s", status_string(r->status));
         for (int c = 2; c < 8; c++) table_cell(t, "-");
         return;
     }
-    const double rate = attention_useful_flops(&run->args) / result->median;
-    table_cell(t, "%.3f", 1e3 * result->first);
-    table_cell(t, "%.3f", 1e3 * result->median);
-    table_cell(t, "%.3f", 1e3 * result->min);
-    table_cell(t, "%.3f", 1e3 * result->max);
+    const double rate = flops / r->time.median;
+    table_cell(t, "%.3f", 1e3 * r->time.first);
+    table_cell(t, "%.3f", 1e3 * r->time.median);
+    table_cell(t, "%.3f", 1e3 * r->time.min);
+    table_cell(t, "%.3f", 1e3 * r->time.max);
     table_cell(t, "%.1f", 1e-9 * rate);
     table_cell(t, "%.1f", 100 * rate / peak);
-    table_cell(t, "%.1f", (double)(tensor_peak_bytes() - before) / 0x1p20);
+    table_cell(t, "%.1f", (double)r->scratch / 0x1p20);
 }
 
 attention_status stage_run_bench(stage_run *run, const stage *stage, const char *csv)
@@ -183,28 +197,33 @@ attention_status stage_run_bench(stage_run *run, const stage *stage, const char 
     const char *const headings[] = {"method", "first ms", "median", "min",
                                     "max",    "GFLOP/s",  "% peak", "scratch MiB"};
     const int threads = attention_threads(&run->args);
-    const double peak = peak_flops(threads);
-    timing_result own, baseline = {0};
+    const double flops = attention_useful_flops(&run->args);
+    // A peak measured while another job held a core is no peak: before and after, the larger.
+    const double before = peak_flops(threads);
+    const bench_result own = bench_one(run, stage->name, stage->forward);
+    bench_result baseline = {0};
+    if (stage->baseline) baseline = bench_one(run, stage->baseline_name, stage->baseline);
+    const double after = peak_flops(threads), peak = fmax(before, after);
+
     table *t = table_new(8, headings);
-    bench_row(run, t, stage->name, stage->forward, peak, &own);
-    if (stage->baseline) bench_row(run, t, stage->baseline_name, stage->baseline, peak, &baseline);
-    progress_done();
+    bench_row(t, &own, flops, peak);
+    if (stage->baseline) bench_row(t, &baseline, flops, peak);
     const attention_status status = write_csv(t, csv);
     if (status != ATTENTION_OK) {
         table_free(t);
         return status;
     }
     table_print(t);
-    printf("  peak: %.1f GFLOP/s of multiply-adds in the registers of %d thread%s, %s,\n"
-           "  measured just now; %.1f after the runs\n",
-           1e-9 * peak, threads, threads == 1 ? "" : "s", matmul_instruction_set(),
-           1e-9 * peak_flops(threads));
-    if (baseline.repeats > 0)
+    printf("  peak: %.1f GFLOP/s of multiply-adds in the registers of %d thread%s, %s;\n"
+           "  measured before and after, the larger of %.1f and %.1f\n",
+           1e-9 * peak, threads, threads == 1 ? "" : "s", matmul_instruction_set(), 1e-9 * before,
+           1e-9 * after);
+    if (baseline.time.repeats > 0)
         printf("  %s takes %.2fx the time of %s on the first call, %.2fx once warm\n",
-               stage->baseline_name, baseline.first / own.first, stage->name,
-               baseline.median / own.median);
-    printf("  useful FLOPs %.0f, from the shape alone; medians of %d repeats\n",
-           attention_useful_flops(&run->args), own.repeats);
+               stage->baseline_name, baseline.time.first / own.time.first, stage->name,
+               baseline.time.median / own.time.median);
+    printf("  useful FLOPs %.0f, from the shape alone; medians of %d repeats\n", flops,
+           own.time.repeats);
     return ATTENTION_OK;
 }
 

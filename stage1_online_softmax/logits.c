@@ -10,7 +10,7 @@
 
 #include "tensor.h"
 
-enum { TOKEN_MAX = 64 };
+enum { TOKEN_MAX = 4096 }; // no number worth typing is longer
 
 static bool is_space(char c)
 {

@@ -39,13 +39,15 @@ static attention_status own_job(bool alone, int64_t *block_k, bool *done)
     if (*done && !alone)
         return status_fail(ATTENTION_BAD_ARGUMENT,
                            "--logits and --rescale-csv stand alone: no shape, no --check");
+    if (logits && rescale_csv)
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "--rescale-csv writes R2's row, not that of --logits");
     if (!logits && (trace_csv || digits_given))
         return status_fail(ATTENTION_BAD_ARGUMENT, "--digits and --trace-csv go with --logits");
     if (block > 0) *block_k = block;
-    attention_status status = ATTENTION_OK;
-    if (rescale_csv) status = write_rescale_csv(rescale_csv);
-    if (status == ATTENTION_OK && logits) status = walk_logits(*block_k > 0 ? *block_k : 2);
-    return status;
+    if (rescale_csv) return write_rescale_csv(rescale_csv, *block_k);
+    if (logits) return walk_logits(*block_k > 0 ? *block_k : 2);
+    return ATTENTION_OK;
 }
 
 int main(int argc, char **argv)

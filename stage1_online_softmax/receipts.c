@@ -268,11 +268,11 @@ static void one_price(void)
     report_verdict(worst <= 1e-5, "the same sum up to rounding");
 }
 
-attention_status write_rescale_csv(const char *path)
+attention_status write_rescale_csv(const char *path, int64_t block)
 {
     float x[ROWS][N];
     draw_logits(x);
-    return walkthrough_rescale_csv(path, x[0], N, BLOCK);
+    return walkthrough_rescale_csv(path, x[0], N, block > 0 ? block : BLOCK);
 }
 
 void print_receipts(int threads)

@@ -2,11 +2,13 @@
 #ifndef RECEIPTS_H
 #define RECEIPTS_H
 
+#include <stdint.h>
+
 #include "status.h"
 
 void print_receipts(int threads);
 
-// Writes the data of R2's figure: its first row, a block of 64 logits a line.
-attention_status write_rescale_csv(const char *path);
+// Writes the data of R2's figure: its first row, a block of logits (64 if block is 0) a line.
+attention_status write_rescale_csv(const char *path, int64_t block);
 
 #endif

@@ -29,6 +29,13 @@ static attention_status forward_with(stage_run *run, attention_function *f, floa
     return f(run->q, run->k, run->v, o, NULL, &run->args);
 }
 
+// Largest difference; infinite if either side is not finite, so that two NaN do not agree.
+static double difference_between(const float *x, const float *y, int64_t count)
+{
+    const tensor_difference d = tensor_compare(x, y, count);
+    return d.non_finite > 0 ? INFINITY : d.max_abs;
+}
+
 // R7: the same function as stage 0, whatever the tile.
 static void exactness(stage_run *run, float *exact, int64_t count)
 {
@@ -42,7 +49,7 @@ static void exactness(stage_run *run, float *exact, int64_t count)
         for (int t = 0; t < 3; t++) {
             if (!ready(forward_with(run, attention_forward, run->o, tiles[t][0], tiles[t][1])))
                 return;
-            difference[t][causal] = tensor_compare(run->o, exact, count).max_abs;
+            difference[t][causal] = difference_between(run->o, exact, count);
             most = fmax(most, difference[t][causal]);
         }
     }
@@ -63,7 +70,7 @@ static void inexactness(stage_run *run, float *exact, int64_t count)
     if (!ready(forward_with(run, attention_forward_stage0, exact, 128, 128)) ||
         !ready(forward_with(run, attention_forward, run->o, 128, 128)))
         return;
-    const double tiled = tensor_compare(run->o, exact, count).max_abs;
+    const double tiled = difference_between(run->o, exact, count);
 
     const char *const headings[] = {"method", "max difference", "times stage 2's"};
     report_heading("R8  what an approximation costs: same inputs, causal (Exact, section 5)");
@@ -73,7 +80,7 @@ static void inexactness(stage_run *run, float *exact, int64_t count)
     table_cell(t, "1");
     for (int64_t window = 256; window >= 64; window /= 4) {
         attention_sliding_window(run->q, run->k, run->v, run->o, &run->args, window);
-        const double difference = tensor_compare(run->o, exact, count).max_abs;
+        const double difference = difference_between(run->o, exact, count);
         table_cell(t, "sliding window, w = %" PRId64, window);
         table_cell(t, "%.4f", difference);
         table_cell(t, "%.1e", difference / tiled);
@@ -235,9 +242,8 @@ static void rebuilt(int threads)
                 for (int64_t r = 0; r < BLOCK; r++) {
                     row_exp_sum(tile + r * BLOCK, tile + r * BLOCK, run.lse[bh * SEQ + i + r],
                                 BLOCK);
-                    most = fmax(most, tensor_compare(tile + r * BLOCK,
-                                                     p + (bh * SEQ + i + r) * SEQ + j, BLOCK)
-                                          .max_abs);
+                    most = fmax(most, difference_between(tile + r * BLOCK,
+                                                         p + (bh * SEQ + i + r) * SEQ + j, BLOCK));
                 }
             }
     tensor_free(p);

@@ -113,6 +113,18 @@ Test(logits, is_every_allowed_spelling_taken)
     tensor_free(x);
 }
 
+Test(logits, may_a_number_have_many_digits)
+{
+    char text[301] = "0.";
+    float *x;
+    int64_t n;
+    memset(text + 2, '1', 298);
+    text[300] = '\0';
+    cr_assert_eq(logits_parse(text, 300, &x, &n), ATTENTION_OK, "%s", status_message());
+    cr_expect_float_eq(x[0], 1.0f / 9, 1e-7f);
+    tensor_free(x);
+}
+
 Test(logits, is_everything_else_refused_with_its_position)
 {
     const char *const bad[][2] = {{"", "empty"},
@@ -176,6 +188,7 @@ Test(logits, are_options_that_do_not_go_together_refused)
                                "--logits 1 --seq 5",
                                "--digits 3",
                                "--trace-csv x.csv",
+                               "--logits 1 --rescale-csv /tmp/x.csv",
                                "--logits 1 --digits 0",
                                "--logits 1 --digits 10",
                                "--logits 1 --block 0",
@@ -500,6 +513,23 @@ Test(walkthrough, does_the_rescale_csv_hold_r2)
     cr_expect_eq(rows, 32);
     cr_expect_eq(raised, 2);
     cr_expect_float_eq(deepest, 0.016, 5e-4);
+    folder_remove(folder);
+}
+
+Test(walkthrough, does_the_rescale_csv_take_another_block_size)
+{
+    const char *folder = folder_new();
+    char path[128], line[256];
+    int rows = -1; // the header
+    process *p = process_run(RUN " --rescale-csv %s/r.csv --block 512", folder);
+    cr_assert_eq(p->exit_code, 0, "%s", p->error);
+    free(p);
+    snprintf(path, sizeof path, "%s/r.csv", folder);
+    FILE *file = fopen(path, "r");
+    cr_assert_not_null(file);
+    while (fgets(line, sizeof line, file)) rows++;
+    fclose(file);
+    cr_expect_eq(rows, 4);
     folder_remove(folder);
 }
 
