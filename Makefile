@@ -2,21 +2,33 @@
 #
 #   CC=clang      another compiler          ARCH=native   for this machine only, and no dispatch
 #   SANITIZE=1    ASan and UBSan            WERROR=1      warnings are errors
-#   V=1           show the commands
+#   V=1           show the commands         CUDA_ARCHS="75 80 90"   the cards nvcc builds for
+#   NVCC=         without CUDA, even where nvcc is found
 # Objects live in build/, one folder a combination; stageN_*/run is a copy of the last one built.
 
 MAKEFLAGS += --no-builtin-rules
 ifeq ($(origin CC),default)
 CC := gcc
 endif
-CXX := $(subst clang,clang++,$(subst gcc,g++,$(CC)))
+CXX := $(filter-out ./,$(dir $(CC)))$(subst clang,clang++,$(subst gcc,g++,$(notdir $(CC))))
 
 stage0_dir := stage0_explicit
 stage1_dir := stage1_online_softmax
 stage2_dir := stage2_tiled_cpu
-stages     := 0 1 2
+stage3_dir := stage3_fused_cuda
+stage4_dir := stage4_causal_skip
+stages     := 0 1 2 3 4
+cpu_stages := 0 1 2
+cuda_stages := 3 4
 
-config  := $(notdir $(CC))$(if $(ARCH),-$(ARCH))$(if $(SANITIZE),-sanitize)
+# Without nvcc, and under sanitizers, the CUDA stages have their emulated build alone.
+NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
+CUDA_ARCHS := 75 80 90
+ifneq ($(SANITIZE),)
+override NVCC :=
+endif
+
+config  := $(notdir $(CC))$(if $(ARCH),-$(ARCH))$(if $(SANITIZE),-sanitize,$(if $(NVCC),-cuda))
 B       := build/$(config)
 machine := $(shell $(CC) -dumpmachine 2>/dev/null)
 
@@ -25,7 +37,17 @@ CFLAGS   := -std=gnu11 -O3 -g -fopenmp -ffp-contract=off -Wall -Wextra $(if $(WE
 CXXFLAGS := -std=c++17 -O2 -g -Wall -Wextra $(if $(WERROR),-Werror) $(if $(ARCH),-march=$(ARCH))
 CPPFLAGS := -Icommon -D_GNU_SOURCE -MMD -MP
 LDFLAGS  := -fopenmp
-LDLIBS   := -lm
+LDLIBS   := -lm -lpthread
+ifneq ($(NVCC),)
+# The last architecture also as PTX, for cards that come later.
+NVCCFLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -Wall,-Wextra $(if $(WERROR),-Werror all-warnings) \
+             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+             -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+cuda_home := $(realpath $(dir $(NVCC))..)
+CPPFLAGS  += -DWITH_CUDA
+LDFLAGS   += $(addprefix -L,$(wildcard $(cuda_home)/lib64 $(cuda_home)/lib))
+cudart    := -lcudart_static -ldl -lrt
+endif
 ifneq ($(SANITIZE),)
 CFLAGS  += -O2 -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
 CXXFLAGS += -fno-omit-frame-pointer -fsanitize=address,undefined -fno-sanitize-recover=all
@@ -38,7 +60,7 @@ say   = $(if $(V),,@echo "  $1  $@")
 PACKAGES     := gcc g++ libc6-dev libcriterion-dev
 DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox
 
-.PHONY: all help setup clean test check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
+.PHONY: all help setup clean test test-gpu check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -46,7 +68,7 @@ all: $(foreach n,$(stages),stage$n) ## build every stage
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-zA-Z0-9%_-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
-	@echo "  make stageN       build stage N (0 to 2), leave the link ./stageN to it"
+	@echo "  make stageN       build stage N (0 to 4), leave the link ./stageN to it"
 	@echo "  make test-N       the tests of stage N"
 	@echo "  make diff-N       what stage N changes in the stage before"
 	@echo "  CC=clang  ARCH=native  SANITIZE=1  WERROR=1   change how things are built"
@@ -68,8 +90,10 @@ $(kernels): $(B)/matmul_kernel_%.o: common/matmul_kernel.c | $(B)/
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -ffp-contract=fast $(kernel_flags) -DKERNEL=matmul_kernel_$* -c $< -o $@
 
-common_sources := $(filter-out common/matmul_kernel.c,$(wildcard common/*.c))
+common_sources := $(filter-out common/matmul_kernel.c common/gpu_absent.c,$(wildcard common/*.c))
 common := $(common_sources:common/%.c=$(B)/common/%.o) $(kernels)
+no_gpu := $(B)/common/gpu_absent.o
+gpu    := $(if $(NVCC),$(B)/common/gpu_device.o,$(no_gpu))
 
 $(B)/common/%.o: common/%.c | $(B)/common/
 	$(call say,CC)
@@ -80,6 +104,10 @@ emulator := $(patsubst common/%.cpp,$(B)/common/%.o,$(wildcard common/*.cpp))
 $(B)/common/%.o: common/%.cpp | $(B)/common/
 	$(call say,CXX)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
+$(B)/common/gpu_device.o: common/gpu_device.cu | $(B)/common/
+	$(call say,NVCC)
+	$(Q)$(NVCC) -Icommon $(NVCCFLAGS) -MMD -MP -c $< -o $@
 
 # ---- stages -----------------------------------------------------------------------------------
 # Every stage defines attention_forward; renamed, they link together.
@@ -95,13 +123,45 @@ $$(B)/$$(stage$1_dir)/%.o: $$(stage$1_dir)/%.c | $$(B)/$$(stage$1_dir)/
 	$$(call say,CC)
 	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) -Dattention_forward=attention_forward_stage$1 -c $$< -o $$@
 
-diff-$1: ## what stage $1 changes
-	@git --no-pager diff --no-index --color=auto $$(if $$(wildcard $(stage$(shell expr $1 - 1)_dir)),$(stage$(shell expr $1 - 1)_dir)/attention.c,/dev/null) $$(stage$1_dir)/attention.c || true
 endef
 $(foreach n,$(stages),$(eval $(call stage_rules,$n)))
 
-attentions := $(foreach n,$(stages),$(B)/$(stage$n_dir)/attention.o)
-$(foreach n,$(stages),$(B)/$(stage$n_dir)/run): $(common)
+# A CUDA stage's kernel in its builds. $1 stage, $2 source, $3 what its symbols end in.
+renamed = $(foreach f,forward forward_device keys_end,-Dattention_$f=attention_$f_$1)
+define kernel_rules
+$(B)/$(stage$1_dir)/$2_emulated.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
+	$$(call say,CXX)
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $$(call renamed,$3_emulated) -x c++ -c $$< -o $$@
+$(B)/$(stage$1_dir)/$2_emulated_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
+	$$(call say,CXX)
+	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $$(call renamed,$3_emulated_traced) -DTRACE -x c++ -c $$< -o $$@
+$(B)/$(stage$1_dir)/$2.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
+	$$(call say,NVCC)
+	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call renamed,$3) -MMD -MP -Xptxas -v -c $$< -o $$@ 2> $$@.log || { cat $$@.log; exit 1; }
+# nvcc tells apart what two objects keep to themselves by the source's name: two builds need two names.
+$(B)/$(stage$1_dir)/$2_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
+	$$(call say,NVCC)
+	$$(Q)echo '#include "$$<"' > $$(@:.o=.cu)
+	$$(Q)$$(NVCC) -I. -Icommon $$(NVCCFLAGS) $$(call renamed,$3_traced) -DTRACE -MMD -MP -c $$(@:.o=.cu) -o $$@
+kernel_$3 := $(addprefix $(B)/$(stage$1_dir)/$2,_emulated.o _emulated_traced.o $(if $(NVCC),.o _traced.o))
+endef
+$(eval $(call kernel_rules,3,attention,stage3))
+$(eval $(call kernel_rules,3,scalar,stage3_scalar))
+$(eval $(call kernel_rules,4,attention,stage4))
+cuda_kernels := $(kernel_stage3) $(kernel_stage3_scalar) $(kernel_stage4)
+
+# What each step adds, whatever it does to the indentation.
+difference = git --no-pager diff --no-index -w --color=auto $1 $2 || true
+diff-0: ; @$(call difference,/dev/null,$(stage0_dir)/attention.c)
+diff-1: ; @$(call difference,$(stage0_dir)/attention.c,$(stage1_dir)/attention.c)
+diff-2: ; @$(call difference,$(stage1_dir)/attention.c,$(stage2_dir)/attention.c)
+diff-3:
+	@$(call difference,$(stage2_dir)/attention.c,$(stage3_dir)/scalar.cu)
+	@$(call difference,$(stage3_dir)/scalar.cu,$(stage3_dir)/attention.cu)
+diff-4: ; @$(call difference,$(stage3_dir)/attention.cu,$(stage4_dir)/attention.cu)
+
+attentions := $(foreach n,$(cpu_stages),$(B)/$(stage$n_dir)/attention.o)
+$(foreach n,$(cpu_stages),$(B)/$(stage$n_dir)/run): $(common) $(no_gpu)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) -o $@
 # A stage is checked against the one before and timed against stage 0, so it links both.
@@ -109,26 +169,42 @@ $(B)/$(stage0_dir)/run: $(stage0_objects)
 $(B)/$(stage1_dir)/run: $(stage1_objects) $(B)/$(stage0_dir)/attention.o
 $(B)/$(stage2_dir)/run: $(stage2_objects) $(B)/$(stage0_dir)/attention.o $(B)/$(stage1_dir)/attention.o
 
+$(foreach n,$(cuda_stages),$(B)/$(stage$n_dir)/run): $(emulator) $(common) $(gpu) $(attentions)
+	$(call say,LD)
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cudart) -o $@
+$(B)/$(stage3_dir)/run: $(stage3_objects) $(kernel_stage3) $(kernel_stage3_scalar)
+$(B)/$(stage4_dir)/run: $(stage4_objects) $(kernel_stage3) $(kernel_stage4)
+
 # ---- tests ------------------------------------------------------------------------------------
-tests     := $(patsubst tests/%.c,$(B)/tests/%,$(wildcard tests/test_*.c)) $(B)/tests/test_emulator
+# Tests of the CUDA stages come twice: in the emulator, and, made with nvcc, on a GPU.
+test_sources := $(if $(NVCC),$(wildcard tests/test_*.c),$(filter-out tests/test_gpu.c,$(wildcard tests/test_*.c)))
+tests     := $(patsubst tests/%.c,$(B)/tests/%,$(test_sources)) $(B)/tests/test_emulator
 runs      := $(foreach n,$(stages),$(stage$n_dir)/run)
 $(B)/tests/%.o: tests/%.c | $(B)/tests/
 	$(call say,CC)
 	$(Q)$(CC) $(CPPFLAGS) $(foreach n,$(stages),-I$(stage$n_dir)) $(CFLAGS) -c $< -o $@
-$(B)/tests/test_%: $(B)/tests/test_%.o $(attentions) $(common)
+$(B)/tests/test_%: $(B)/tests/test_%.o $(attentions) $(cuda_kernels) $(emulator) $(common) $(gpu)
 	$(call say,LD)
-	$(Q)$(CC) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) -o $@
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cudart) -o $@
 $(B)/tests/test_walkthrough: $(filter-out %/main.o %/attention.o,$(stage1_objects))
+
+# Stage 3 as a Turing card would run it.
+$(B)/tests/turing_emulated.o: $(stage3_dir)/attention.cu | $(B)/tests/
+	$(call say,CXX)
+	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(call renamed,stage3_turing_emulated) -DEMULATED_ARCH=750 -x c++ -c $< -o $@
+$(B)/tests/test_emulator: $(B)/tests/turing_emulated.o
 
 $(B)/tests/test_emulator.o: tests/test_emulator.cpp | $(B)/tests/
 	$(call say,CXX)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
-$(B)/tests/test_emulator: $(B)/tests/test_emulator.o $(emulator) $(common)
-	$(call say,LD)
-	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) -lpthread -o $@
 
+test-gpu: $(B)/tests/test_gpu ## the tests that want a GPU; without one they fail
+	@REQUIRE_GPU=1 JOBS=1 tests/run.sh $(B)/tests/test_gpu
+
+# Where there is no GPU the tests for one are built and left alone; test-gpu would fail.
 test: $(runs) $(tests) $(foreach n,$(stages),stage$n) ## run every test
-	@tests/run.sh $(tests)
+	@tests/run.sh $(if $(wildcard /dev/nvidia0),$(tests),$(filter-out %/test_gpu,$(tests)))
+	$(if $(wildcard /dev/nvidia0),,@echo "no GPU here: its tests were not run")
 
 test_programs = $(wildcard tests/test_stage$1.c) $(if $(filter 1,$1),tests/test_walkthrough.c)
 define test_rules
@@ -137,8 +213,19 @@ test-$1: $(patsubst tests/%.c,$(B)/tests/%,$(call test_programs,$1)) $(runs)
 endef
 $(foreach n,$(stages),$(eval $(call test_rules,$n)))
 
+# The CUDA stages as a shared library, for bench/sdpa_ratio.py.
+.PHONY: libstages
+libstages: ## the CUDA stages as build/libstages.so; wants nvcc
+	@test -n "$(NVCC)" || { echo "make libstages needs nvcc"; exit 1; }
+	$(NVCC) -Icommon $(NVCCFLAGS) -Xcompiler -fPIC $(call renamed,stage3) -c $(stage3_dir)/attention.cu -o $(B)/pic3.o
+	$(NVCC) -Icommon $(NVCCFLAGS) -Xcompiler -fPIC $(call renamed,stage3_scalar) -c $(stage3_dir)/scalar.cu -o $(B)/pic3s.o
+	$(NVCC) -Icommon $(NVCCFLAGS) -Xcompiler -fPIC $(call renamed,stage4) -c $(stage4_dir)/attention.cu -o $(B)/pic4.o
+	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared $(addprefix common/,status.c tensor.c half.c attention.c) $(B)/pic*.o \
+	  $(LDFLAGS) -lstdc++ $(cudart) -o build/libstages.so
+
 # ---- care -------------------------------------------------------------------------------------
-c_files := $(wildcard common/*.[ch] common/*.cpp stage*_*/*.[ch] tests/*.[ch] tests/*.cpp)
+c_files := $(wildcard common/*.[ch] common/*.cpp common/*.cu stage*_*/*.[ch] stage*_*/*.cu tests/*.[ch] \
+           tests/*.cpp)
 
 check: ## format, clang-tidy, and the tests under ASan and UBSan
 	$(MAKE) format-check tidy

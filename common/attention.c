@@ -38,6 +38,23 @@ attention_status attention_check(const float *q, const float *k, const float *v,
     return tensor_count("q", args->batch, args->heads, args->seq, args->head_dim, &count);
 }
 
+attention_status attention_check_cuda(const attention_args *args, int64_t block_q, int64_t block_k)
+{
+    if (args->dtype == DTYPE_FP32)
+        return status_fail(ATTENTION_BAD_ARGUMENT, "the CUDA stages take fp16 and bf16, not fp32: "
+                                                   "tensor cores multiply 16-bit numbers");
+    if (args->head_dim != 64 && args->head_dim != 128)
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "head_dim %lld: the CUDA stages are compiled for 64 and 128",
+                           (long long)args->head_dim);
+    if (args->block_q != block_q || args->block_k != block_k)
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "a tile of %lld x %lld: this kernel is compiled for %lld x %lld alone",
+                           (long long)args->block_q, (long long)args->block_k, (long long)block_q,
+                           (long long)block_k);
+    return ATTENTION_OK;
+}
+
 int attention_threads(const attention_args *args)
 {
     return args->threads > 0 ? args->threads : omp_get_max_threads();

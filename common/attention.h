@@ -87,6 +87,17 @@ attention_status attention_forward(const float *q, const float *k, const float *
 typedef attention_status attention_function(const float *q, const float *k, const float *v,
                                             float *o, float *lse, const attention_args *args);
 
+// The same on tensors that are on the device already, of the CUDA stages alone: q k v o point to
+// 16-bit elements and start at multiples of 16 bytes, lse to floats or is NULL. Queues the work on
+// the stream and returns: this is what events time. Errors as above, and ATTENTION_NO_DEVICE.
+struct CUstream_st; // a cudaStream_t points to one
+attention_status attention_forward_device(const void *q, const void *k, const void *v, void *o,
+                                          float *lse, const attention_args *args,
+                                          struct CUstream_st *stream);
+typedef attention_status attention_device_function(const void *q, const void *k, const void *v,
+                                                   void *o, float *lse, const attention_args *args,
+                                                   struct CUstream_st *stream);
+
 // Arguments for a shape: fp32, not causal, scale 1/sqrt(head_dim), tiles of 128 x 128.
 attention_args attention_args_default(int64_t batch, int64_t heads, int64_t seq, int64_t head_dim);
 
@@ -94,6 +105,10 @@ attention_args attention_args_default(int64_t batch, int64_t heads, int64_t seq,
 // below 1, and shapes whose elements 64 bits cannot count. Every stage calls it first.
 attention_status attention_check(const float *q, const float *k, const float *v, const float *o,
                                  const attention_args *args);
+
+// What the CUDA stages take beyond that: fp16 or bf16, head_dim 64 or 128, and the one tile that
+// the kernel was compiled for, block_q x block_k.
+attention_status attention_check_cuda(const attention_args *args, int64_t block_q, int64_t block_k);
 
 // The number of OpenMP threads a stage should use: args->threads, or OpenMP's own choice.
 int attention_threads(const attention_args *args);

@@ -83,6 +83,7 @@ struct settings {
     uint64_t seed = 1; // of the order in which threads run
     int threads = 0;   // cores to use; 0: all
     int compute_capability = EMULATED_ARCH / 10;
+    int shared_bytes = 0; // what a block may opt into; 0: what that capability allows
 };
 settings &current_settings();
 
@@ -128,8 +129,11 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
+struct cudaFuncAttributes {
+    int ptxVersion; // the architecture whose path was compiled, 80 for 8.0
+};
 enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8 };
-using cudaStream_t = struct emulated_stream *;
+using cudaStream_t = struct CUstream_st *;
 
 cudaError_t cudaMalloc(void **pointer, size_t bytes);
 cudaError_t cudaFree(void *pointer);
@@ -178,5 +182,12 @@ template <class... P>
 cudaError_t cudaFuncSetAttribute(void (*kernel)(P...), cudaFuncAttribute, int value)
 {
     return emulator::allow_shared_bytes(reinterpret_cast<const void *>(kernel), value);
+}
+
+template <class... P>
+cudaError_t cudaFuncGetAttributes(cudaFuncAttributes *attributes, void (*)(P...))
+{
+    attributes->ptxVersion = EMULATED_ARCH / 10;
+    return cudaSuccess;
 }
 #endif

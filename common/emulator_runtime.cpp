@@ -56,12 +56,14 @@ void launch_request::finish(const launch_report &part, const char *text, int64_t
     snprintf(message, sizeof message, "%s", text);
 }
 
-static int shared_limit(int compute_capability)
+static int shared_limit()
 {
-    return compute_capability < 80   ? 64 << 10
-           : compute_capability < 86 ? 163 << 10
-           : compute_capability < 90 ? 99 << 10
-                                     : 227 << 10;
+    const int compute_capability = current_settings().compute_capability;
+    return current_settings().shared_bytes ? current_settings().shared_bytes
+           : compute_capability < 80       ? 64 << 10
+           : compute_capability < 86       ? 163 << 10
+           : compute_capability < 90       ? 99 << 10
+                                           : 227 << 10;
 }
 
 static std::mutex opt_in_lock;
@@ -69,8 +71,7 @@ static std::map<const void *, size_t> opt_in; // what each kernel may use beyond
 
 cudaError_t allow_shared_bytes(const void *kernel, int bytes)
 {
-    if (bytes < 0 || bytes > shared_limit(current_settings().compute_capability))
-        return last_error = cudaErrorInvalidValue;
+    if (bytes < 0 || bytes > shared_limit()) return last_error = cudaErrorInvalidValue;
     const std::lock_guard<std::mutex> hold(opt_in_lock);
     opt_in[kernel] = static_cast<size_t>(bytes);
     return cudaSuccess;
@@ -123,17 +124,19 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_byte
 cudaError_t cudaMalloc(void **pointer, size_t bytes)
 {
     *pointer = nullptr;
-    if (bytes > INT64_MAX || tensor_fits("device memory", static_cast<int64_t>(bytes)))
+    float *tensor;
+    const int64_t floats =
+        bytes > INT64_MAX ? INT64_MAX : static_cast<int64_t>(bytes ? (bytes - 1) / 4 + 1 : 1);
+    if (tensor_new("device memory", 1, 1, 1, floats, &tensor) != ATTENTION_OK)
         return emulator::last_error = cudaErrorMemoryAllocation;
-    *pointer = malloc(bytes ? bytes : 1);
-    if (!*pointer) return emulator::last_error = cudaErrorMemoryAllocation;
+    *pointer = tensor;
     memset(*pointer, 0xff, bytes); // NaN: what is read before it is written shows
     return cudaSuccess;
 }
 
 cudaError_t cudaFree(void *pointer)
 {
-    free(pointer);
+    tensor_free(static_cast<float *>(pointer));
     return cudaSuccess;
 }
 
@@ -168,8 +171,7 @@ cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
     const int capability = emulator::current_settings().compute_capability;
     if (attribute == cudaDevAttrComputeCapabilityMajor) *value = capability / 10;
     if (attribute == cudaDevAttrComputeCapabilityMinor) *value = capability % 10;
-    if (attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin)
-        *value = emulator::shared_limit(capability);
+    if (attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin) *value = emulator::shared_limit();
     return cudaSuccess;
 }
 

@@ -18,34 +18,12 @@
 #define FRAGMENT_H
 
 #include <math.h>
-#include <stdint.h>
 
-#ifdef __CUDACC__
-#include <cuda_runtime.h>
-// Registers cannot be indexed: a loop that nvcc would keep would move its fragment to memory.
-#define UNROLL _Pragma("unroll")
-#else
-#include "emulator.h"
-#include "half.h"
-#define UNROLL
-#endif
+#include "recorder.h"
+#include "tile.h"
 
 namespace
 {
-
-struct fp16 {
-    uint16_t bits;
-};
-struct bf16 {
-    uint16_t bits;
-};
-
-#ifdef __CUDACC__
-struct site {
-};
-#else
-using site = emulator::site;
-#endif
 
 // ---- the operations of the hardware ----
 
@@ -59,23 +37,6 @@ __device__ inline int lane_index()
 }
 
 #ifdef __CUDACC__
-extern __shared__ uint4 shared_memory[];
-
-__device__ inline void barrier(site = site())
-{
-    __syncthreads();
-}
-
-__device__ inline void shared_store_16(uint32_t address, uint4 x, site)
-{
-    shared_memory[address / 16] = x;
-}
-
-__device__ inline uint4 global_load_16(const void *from, site)
-{
-    return __ldg(static_cast<const uint4 *>(from));
-}
-
 template <bool transposed> __device__ inline void ldmatrix_x4(uint32_t x[4], uint32_t address, site)
 {
     const uint32_t a = static_cast<uint32_t>(__cvta_generic_to_shared(shared_memory)) + address;
@@ -155,25 +116,6 @@ __device__ inline float exp2_fast(float x)
     return y;
 }
 #else
-inline void barrier(site where = site())
-{
-    emulator::barrier(where);
-}
-
-inline void shared_store_16(uint32_t address, uint4 x, site where)
-{
-    emulator::shared_write(address, &x, 16, where);
-}
-
-inline uint4 global_load_16(const void *from, site where)
-{
-    if (reinterpret_cast<uintptr_t>(from) % 16)
-        emulator::fail(where, "loads 16 bytes from an address that is no multiple of 16");
-    uint4 x;
-    memcpy(&x, from, 16);
-    return x;
-}
-
 template <bool transposed> inline void ldmatrix_x4(uint32_t x[4], uint32_t address, site where)
 {
     emulator::ldmatrix_x4(x, address, transposed, where);
@@ -218,46 +160,7 @@ inline float exp2_fast(float x)
 }
 #endif
 
-// ---- a tile in shared memory ----
-
-// [rows, cols], each row padded by 16 bytes: the eight rows that one ldmatrix matrix reads then
-// begin 4 banks apart and cover all 32, without a conflict.
-template <class T, int rows, int cols> struct shared_tile {
-    static constexpr int stride = cols + 8; // elements
-    static constexpr uint32_t bytes = rows * stride * sizeof(T);
-    uint32_t start;
-    __device__ explicit shared_tile(uint32_t start) : start(start)
-    {
-    }
-    __device__ uint32_t end() const
-    {
-        return start + bytes;
-    }
-    __device__ uint32_t address(int row, int col) const
-    {
-        return start + static_cast<uint32_t>((row * stride + col) * static_cast<int>(sizeof(T)));
-    }
-};
-
-// Copies `rows` rows from global memory, all threads of the block together; rows from `valid`
-// on become zeros and are not read.
-template <int threads, class T, int rows, int cols>
-__device__ inline void load_tile(shared_tile<T, rows, cols> tile, const T *from, int64_t valid,
-                                 site where = site())
-{
-    constexpr int in_row = cols / 8, each = rows * in_row / threads;
-    static_assert(rows * in_row % threads == 0, "threads must share the tile evenly");
-    uint4 x[each];
-    for (int i = 0; i < each; i++) {
-        const int at = static_cast<int>(threadIdx.x) + i * threads;
-        x[i] = uint4{0, 0, 0, 0};
-        if (at / in_row < valid) x[i] = global_load_16(from + at * 8, where);
-    }
-    for (int i = 0; i < each; i++) {
-        const int at = static_cast<int>(threadIdx.x) + i * threads;
-        shared_store_16(tile.address(at / in_row, at % in_row * 8), x[i], where);
-    }
-}
+// ---- fragments ----
 
 // The 16 x 16 elements at (row, col): x0 x1 x2 x3 are the 8 x 8 tiles top left, bottom left, top
 // right, bottom right.
@@ -268,8 +171,6 @@ __device__ inline void load_16x16(uint32_t x[4], shared_tile<T, rows, cols> tile
     const int lane = lane_index();
     ldmatrix_x4<transposed>(x, tile.address(row + lane % 16, col + lane / 16 * 8), where);
 }
-
-// ---- fragments ----
 
 template <int rows, int cols> struct accumulator {
     float c[rows / 16][cols / 8][4];
@@ -348,7 +249,13 @@ product_abt(const left_operand<T, rows, d> &q, shared_tile<T, cols, d> k_tile, s
     return s;
 }
 
-// acc += p v, with p rounded to v's type
+// What add_product multiplies p by before it rounds. fp16 ends at 2^-24 and loses bits from 2^-14
+// down, so a weight that is small beside the largest, which is 1, would lose them too; there is
+// room above 1 for 2^15. bf16 has the range of a float.
+template <class T> constexpr float weight_unit = 1.0f;
+template <> constexpr float weight_unit<fp16> = 32768.0f;
+
+// acc += p v in weight units, with p rounded to v's type
 template <class T, int rows, int cols, int d>
 __device__ inline void add_product(accumulator<rows, d> &acc, const accumulator<rows, cols> &p,
                                    shared_tile<T, cols, d> v_tile, site where = site())
@@ -359,7 +266,7 @@ __device__ inline void add_product(accumulator<rows, d> &acc, const accumulator<
         for (int t = 0; t < rows / 16; t++)
             for (int r = 0; r < 4; r++) {
                 const float *c = &p.c[t][2 * k + r / 2][r % 2 * 2];
-                a[t][r] = round_pair(c[0], c[1], T());
+                a[t][r] = round_pair(c[0] * weight_unit<T>, c[1] * weight_unit<T>, T());
             }
         UNROLL for (int n = 0; n < d / 16; n++)
         {
@@ -424,6 +331,20 @@ __device__ inline void store_rows(float *to, const row_vector<rows> &x, int64_t 
         for (int h = 0; h < 2; h++)
             if (lane_index() % 4 == 0 && fragment_row(t, h) < valid)
                 to[fragment_row(t, h)] = x.r[t][h];
+}
+
+// Hands one step of the recurrence to the recorder; the warp's first query is i.
+template <int rows>
+__device__ inline void record_rows(const recorder &record, int64_t bh, int64_t i, int64_t first_key,
+                                   int64_t keys, const row_vector<rows> &m_old,
+                                   const row_vector<rows> &m_new,
+                                   const row_vector<rows> &correction, const row_vector<rows> &l)
+{
+    for (int t = 0; t < rows / 16; t++)
+        for (int h = 0; h < 2; h++)
+            if (lane_index() % 4 == 0)
+                record.rebase(bh, i + fragment_row(t, h), first_key, keys, m_old.r[t][h],
+                              m_new.r[t][h], correction.r[t][h], l.r[t][h]);
 }
 
 } // namespace

@@ -10,28 +10,33 @@
 #include "npy.h"
 #include "output_file.h"
 #include "report.h"
+#include "stage_device.h"
 #include "stage_run.h"
 #include "tensor.h"
 
 #define VERSION "1.0"
-enum { OPTIONS_MAX = 48, THREADS_MAX = 1024 };
+enum { OPTIONS_MAX = 48, THREADS_MAX = 1024, KERNELS_MAX = 8 };
 
 typedef struct {
     stage_run run;
     int64_t threads, trace_row;
     double scale;
-    int dtype;
+    int dtype, device, kernel;
+    const char *kernel_names[KERNELS_MAX + 1];
+    char where[384]; // what runs the kernels of a CUDA stage
     bool extent_given[4], run_given, scale_given, block_k_given, trace, check, bench;
     bool help, version;
     const char *o_path, *lse_path, *p_path, *csv;
 } command;
 
 static const char *const dtypes[] = {"fp32", "fp16", "bf16", NULL};
+static const char *const devices[] = {"auto", "gpu", "cpu", NULL};
 
 static int build_table(option *table, command *c, const stage *stage)
 {
     attention_args *a = &c->run.args;
     bool *run = &c->run_given;
+    const bool cuda = stage->kernels;
     // clang-format off
     const option common[] = {
         {"batch", "N", "batches (1)",
@@ -40,9 +45,9 @@ static int build_table(option *table, command *c, const stage *stage)
          OPTION_INTEGER, &a->heads, 1, INT64_MAX, NULL, &c->extent_given[1]},
         {"seq", "N", "sequence length (1024)",
          OPTION_INTEGER, &a->seq, 1, INT64_MAX, NULL, &c->extent_given[2]},
-        {"head-dim", "N", "head dimension, 1 to 256 (64)",
+        {"head-dim", "N", cuda ? "head dimension, 64 or 128 (64)" : "head dimension, 1 to 256 (64)",
          OPTION_INTEGER, &a->head_dim, 1, HEAD_DIM_MAX, NULL, &c->extent_given[3]},
-        {"dtype", "TYPE", "fp32, fp16 or bf16 (fp32); arithmetic is fp32",
+        {"dtype", "TYPE", cuda ? "fp16 or bf16 (fp16); sums are fp32" : "fp32, fp16 or bf16 (fp32); arithmetic is fp32",
          OPTION_CHOICE, &c->dtype, 0, 0, dtypes, run},
         {"causal", NULL, "query i sees keys 0 to i",
          OPTION_FLAG, &a->causal, 0, 0, NULL, run},
@@ -74,7 +79,7 @@ static int build_table(option *table, command *c, const stage *stage)
          OPTION_INTEGER, &c->trace_row, 0, INT64_MAX, NULL, &c->trace},
         {"csv", "FILE", "the table of --check, --bench or --trace",
          OPTION_TEXT, &c->csv, 0, 0, NULL, NULL},
-        {"threads", "N", "OpenMP threads (all cores)",
+        {"threads", "N", cuda ? "threads of the emulator (all cores)" : "OpenMP threads (all cores)",
          OPTION_INTEGER, &c->threads, 1, THREADS_MAX, NULL, NULL},
         {"help", NULL, "this",
          OPTION_FLAG, &c->help, 0, 0, NULL, NULL},
@@ -83,9 +88,19 @@ static int build_table(option *table, command *c, const stage *stage)
         {"p-out", "FILE", "write the probabilities [B, H, N, N] as .npy",
          OPTION_TEXT, &c->p_path, 0, 0, NULL, NULL},
     };
+    const option cuda_only[] = {
+        {"device", "WHERE", "auto, gpu or cpu (auto); cpu is the emulator",
+         OPTION_CHOICE, &c->device, 0, 0, devices, NULL},
+        {"kernel", "NAME", "tensor or scalar (tensor)",
+         OPTION_CHOICE, &c->kernel, 0, 0, c->kernel_names, NULL},
+    };
     // clang-format on
     int count = (int)(sizeof common / sizeof *common) - !stage->saves_p;
     memcpy(table, common, (size_t)count * sizeof *table);
+    for (int i = 0; i < (cuda ? 1 + (stage->kernel_count > 1) : 0); i++)
+        table[count++] = cuda_only[i];
+    for (int i = 0; i < stage->kernel_count && i < KERNELS_MAX; i++)
+        c->kernel_names[i] = stage->kernels[i].name;
     for (int i = 0; i < stage->option_count && count < OPTIONS_MAX; i++)
         table[count++] = stage->options[i];
     return count;
@@ -152,6 +167,10 @@ static attention_status write_outputs(command *c)
 static void print_banner(const command *c, const stage *stage)
 {
     const int threads = attention_threads(&c->run.args);
+    if (stage->kernels) {
+        printf("%s: %s %s\n", stage->name, stage->title, c->where);
+        return;
+    }
     printf("%s: %s (CPU, %d thread%s, %s)\n", stage->name, stage->title, threads,
            threads == 1 ? "" : "s", matmul_instruction_set());
 }
@@ -176,7 +195,8 @@ static attention_status run_command(command *c, const stage *stage)
     if (status != ATTENTION_OK) return status;
     run->args.dtype = (attention_dtype)c->dtype;
     run->args.scale = (float)(c->scale_given ? c->scale : 1.0 / sqrt((double)run->args.head_dim));
-    status = outputs_open(c);
+    if (stage->kernels) status = attention_check_cuda(&run->args, stage->block_q, stage->block_k);
+    if (status == ATTENTION_OK) status = outputs_open(c);
     if (status == ATTENTION_OK && stage->scratch_fits) status = stage->scratch_fits(&run->args);
     if (status == ATTENTION_OK) status = stage_run_inputs(run);
     if (status == ATTENTION_OK && c->p_path)
@@ -207,7 +227,22 @@ static bool asks_for_a_run(const command *c)
     return any;
 }
 
-static attention_status dispatch(command *c, const stage *stage, int argc, char **argv)
+// The parts of a stage that the command line decides.
+static attention_status settle(command *c, stage *stage)
+{
+    attention_args *a = &c->run.args;
+    if (stage->kernels) {
+        const attention_status status = stage_device_choose(
+            stage, c->kernel, (stage_device)c->device, (int)c->threads, c->where, sizeof c->where);
+        if (status != ATTENTION_OK) return status;
+    }
+    if (a->block_q == 0) a->block_q = stage->block_q;
+    if (a->block_k == 0) a->block_k = stage->block_k;
+    a->threads = (int)c->threads;
+    return ATTENTION_OK;
+}
+
+static attention_status dispatch(command *c, stage *stage, int argc, char **argv)
 {
     option table[OPTIONS_MAX];
     const int count = build_table(table, c, stage);
@@ -225,7 +260,8 @@ static attention_status dispatch(command *c, const stage *stage, int argc, char 
                __VERSION__);
         return ATTENTION_OK;
     }
-    c->run.args.threads = (int)c->threads;
+    status = settle(c, stage);
+    if (status != ATTENTION_OK) return status;
     bool done = false;
     if (stage->own_job) {
         command rest = *c;
@@ -238,7 +274,7 @@ static attention_status dispatch(command *c, const stage *stage, int argc, char 
     }
     if (asks_for_a_run(c)) return run_command(c, stage);
     print_banner(c, stage);
-    stage->receipts((int)c->threads);
+    stage->receipts(stage, (int)c->threads);
     return ATTENTION_OK;
 }
 
@@ -249,13 +285,14 @@ static void keep_standard_streams(void)
         if (fcntl(fd, F_GETFD) == -1) (void)open("/dev/null", O_RDONLY);
 }
 
-int stage_main(const stage *stage, int argc, char **argv)
+int stage_main(const stage *given, int argc, char **argv)
 {
     keep_standard_streams();
+    stage stage = *given;
     command c = {.run = {.args = attention_args_default(1, 8, 1024, 64), .amp = 1, .rank = 4}};
-    c.run.args.block_q = stage->block_q;
-    c.run.args.block_k = stage->block_k;
-    attention_status status = dispatch(&c, stage, argc, argv);
+    c.dtype = stage.kernels ? DTYPE_FP16 : DTYPE_FP32;
+    c.run.args.block_q = c.run.args.block_k = 0; // until settled
+    attention_status status = dispatch(&c, &stage, argc, argv);
     stage_run_free(&c.run);
     if (status == ATTENTION_OK) status = stdout_flush();
     if (status != ATTENTION_OK) {

@@ -4,6 +4,7 @@
 #include <math.h>
 #include <stdlib.h>
 
+#include "gpu_device.h"
 #include "half.h"
 #include "matmul.h"
 #include "oracle.h"
@@ -32,6 +33,12 @@ static attention_status forward(stage_run *run, attention_function *f)
     return f(run->q, run->k, run->v, run->o, run->lse, &run->args);
 }
 
+// With counters or a trace: in a CUDA stage they come from the tracing build.
+static attention_status forward_recorded(stage_run *run, const stage *stage)
+{
+    return forward(run, stage->build ? stage->build->traced : stage->forward);
+}
+
 attention_status stage_run_summary(stage_run *run, const stage *stage)
 {
     attention_counters counters = {0};
@@ -39,17 +46,20 @@ attention_status stage_run_summary(stage_run *run, const stage *stage)
     const int64_t before = tensor_bytes();
     tensor_reset_peak();
     const double start = timing_now();
-    const attention_status status = forward(run, stage->forward);
+    const attention_status status = forward_recorded(run, stage);
     const double elapsed = timing_now() - start;
     run->args.counters = NULL;
     if (status != ATTENTION_OK) return status;
 
     char extra[TEXT], traffic[TEXT];
-    printf("one call: %.3f ms, %.2f GFLOP in %" PRId64
-           " tiles, %s crossing memory, %s of scratch\n",
-           1e3 * elapsed, 1e-9 * (double)counters.flops, counters.tiles,
-           format_bytes((double)(counters.bytes + counters.score_bytes), traffic, TEXT),
-           format_bytes((double)(tensor_peak_bytes() - before), extra, TEXT));
+    printf("one call%s: %.3f ms, %.2f GFLOP in %" PRId64 " tiles, %s crossing memory",
+           stage->build ? ", copies and counting included" : "", 1e3 * elapsed,
+           1e-9 * (double)counters.flops, counters.tiles,
+           format_bytes((double)(counters.bytes + counters.score_bytes), traffic, TEXT));
+    if (!stage->build)
+        printf(", %s of scratch",
+               format_bytes((double)(tensor_peak_bytes() - before), extra, TEXT));
+    puts("");
     printf("o[0, 0, 0, ...] =");
     for (int64_t x = 0; x < min64(4, run->args.head_dim); x++) printf(" %.6g", (double)run->o[x]);
     printf("%s\nlse[0, 0, 0] = %.6g\n", run->args.head_dim > 4 ? " ..." : "", (double)run->lse[0]);
@@ -188,8 +198,57 @@ static void bench_row(table *t, const bench_result *r, double flops, double peak
     table_cell(t, "%.1f", (double)r->scratch / 0x1p20);
 }
 
+// A kernel's row of the GPU's table.
+static attention_status gpu_bench_row(stage_run *run, table *t, const char *name,
+                                      const stage_kernel *kernel, timing_result *time)
+{
+    const double flops = attention_useful_flops(&run->args);
+    attention_args args = run->args;
+    args.block_q = kernel->block_q;
+    args.block_k = kernel->block_k;
+    int64_t extra;
+    const attention_status status =
+        gpu_device_time(kernel->gpu.device, run->q, run->k, run->v, &args, 3, 20, time, &extra);
+    if (status != ATTENTION_OK) return status;
+    table_cell(t, "%s", name);
+    table_cell(t, "%.3f", 1e3 * time->first);
+    table_cell(t, "%.3f", 1e3 * time->median);
+    table_cell(t, "%.3f", 1e3 * time->min);
+    table_cell(t, "%.3f", 1e3 * time->max);
+    table_cell(t, "%.1f", 1e-12 * flops / time->median);
+    table_cell(t, "%.1f", (double)extra / 0x1p20);
+    return ATTENTION_OK;
+}
+
+// On the GPU, events time the kernel alone.
+static attention_status gpu_bench(stage_run *run, const stage *stage, const char *csv)
+{
+    const char *const headings[] = {"method", "first ms", "median",   "min",
+                                    "max",    "TFLOP/s",  "extra MiB"};
+    timing_result own, before = {0};
+    table *t = table_new(7, headings);
+    attention_status status = gpu_bench_row(run, t, stage->name, stage->kernel, &own);
+    if (status == ATTENTION_OK && stage->previous_kernel)
+        status = gpu_bench_row(run, t, stage->previous_name, stage->previous_kernel, &before);
+    if (status == ATTENTION_OK) status = write_csv(t, csv);
+    if (status != ATTENTION_OK) {
+        table_free(t);
+        return status;
+    }
+    table_print(t);
+    if (before.repeats > 0)
+        printf("  %s takes %.2fx the time of %s\n", stage->previous_name,
+               before.median / own.median, stage->name);
+    printf("  useful FLOPs %.0f, from the shape alone; medians of %d repeats by events, inputs\n"
+           "  in the cache where they fit; extra: device memory beyond q, k, v, o and lse\n",
+           attention_useful_flops(&run->args), own.repeats);
+    return ATTENTION_OK;
+}
+
 attention_status stage_run_bench(stage_run *run, const stage *stage, const char *csv)
 {
+    if (stage->on_gpu) return gpu_bench(run, stage, csv);
+    if (stage->build) puts("the emulator's time; it says nothing about a GPU");
     // Freed memory stays with the process, so that the calls after the first find their pages
     // mapped: without this a large malloc is fresh, zeroed memory every time.
     mallopt(M_MMAP_MAX, 0);
@@ -237,7 +296,7 @@ attention_status stage_run_trace(stage_run *run, const stage *stage, int64_t row
                            tiles);
     rebase_trace trace = {.row = row, .steps = steps, .capacity = tiles};
     run->args.trace = &trace;
-    attention_status status = forward(run, stage->forward);
+    attention_status status = forward_recorded(run, stage);
     run->args.trace = NULL;
 
     const char *const headings[] = {"tile",  "first key",  "keys", "m_old",

@@ -11,6 +11,62 @@ extern "C" {
 
 attention_function attention_forward_stage0, attention_forward_stage1, attention_forward_stage2;
 
+// A CUDA stage's kernel in its four builds: by nvcc or with the emulator, each fast or tracing.
+#define DECLARE_KERNEL(kernel)                                                                     \
+    attention_function attention_forward_##kernel, attention_forward_##kernel##_traced,            \
+        attention_forward_##kernel##_emulated, attention_forward_##kernel##_emulated_traced;       \
+    attention_device_function attention_forward_device_##kernel,                                   \
+        attention_forward_device_##kernel##_traced, attention_forward_device_##kernel##_emulated,  \
+        attention_forward_device_##kernel##_emulated_traced
+
+DECLARE_KERNEL(stage3);
+DECLARE_KERNEL(stage3_scalar);
+DECLARE_KERNEL(stage4);
+
+// One way a kernel was built. `traced` is the same source with its recorder listening: it alone
+// fills counters and traces.
+typedef struct {
+    attention_function *forward, *traced;
+    attention_device_function *device;
+} kernel_build;
+
+typedef struct {
+    const char *name;           // "tensor"
+    int64_t block_q, block_k;   // the tile it was compiled for
+    kernel_build emulated, gpu; // gpu: NULLs in a program made without nvcc
+} stage_kernel;
+
+#define KERNEL_BUILD(kernel)                                                                       \
+    {                                                                                              \
+        attention_forward_##kernel, attention_forward_##kernel##_traced,                           \
+            attention_forward_device_##kernel                                                      \
+    }
+#ifdef WITH_CUDA
+#define KERNEL_BUILD_GPU(kernel) KERNEL_BUILD(kernel)
+#else
+#define KERNEL_BUILD_GPU(kernel)                                                                   \
+    {                                                                                              \
+        NULL, NULL, NULL                                                                           \
+    }
+#endif
+
+// The kernels of the CUDA stages, with their tiles.
+#define STAGE3_TENSOR                                                                              \
+    {                                                                                              \
+        "tensor", 128, 64, KERNEL_BUILD(stage3_emulated), KERNEL_BUILD_GPU(stage3)                 \
+    }
+#define STAGE3_SCALAR                                                                              \
+    {                                                                                              \
+        "scalar", 64, 32, KERNEL_BUILD(stage3_scalar_emulated), KERNEL_BUILD_GPU(stage3_scalar)    \
+    }
+#define STAGE4_TENSOR                                                                              \
+    {                                                                                              \
+        "tensor", 128, 64, KERNEL_BUILD(stage4_emulated), KERNEL_BUILD_GPU(stage4)                 \
+    }
+
+// The bound of stage 4's key loop: see stage4_causal_skip/attention.cu.
+int64_t attention_keys_end_stage4_emulated(int64_t i, int64_t rows, int64_t n, bool causal);
+
 #ifdef __cplusplus
 }
 #endif

@@ -14,6 +14,7 @@ const char *status_string(attention_status status)
     case ATTENTION_NO_MEMORY: return "not enough memory";
     case ATTENTION_NO_DEVICE: return "no usable device";
     case ATTENTION_WRITE_FAILED: return "write failed";
+    case ATTENTION_KERNEL_FAILED: return "a kernel failed";
     }
     return "unknown status";
 }
@@ -44,6 +45,7 @@ int status_exit_code(attention_status status)
     case ATTENTION_NO_MEMORY:
     case ATTENTION_NO_DEVICE:
     case ATTENTION_WRITE_FAILED: return 3;
+    case ATTENTION_KERNEL_FAILED: return 1;
     }
     return 1;
 }

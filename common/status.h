@@ -8,11 +8,12 @@ extern "C" {
 
 typedef enum {
     ATTENTION_OK = 0,
-    ATTENTION_BAD_ARGUMENT, // the caller asked for something that is not offered
-    ATTENTION_BAD_FILE,     // a file is missing, malformed or not what it claims
-    ATTENTION_NO_MEMORY,    // more bytes than there are, or than 64 bits can count
-    ATTENTION_NO_DEVICE,    // no GPU, no driver, or not the one this was built for
-    ATTENTION_WRITE_FAILED, // the disk is full or the output went away
+    ATTENTION_BAD_ARGUMENT,  // the caller asked for something that is not offered
+    ATTENTION_BAD_FILE,      // a file is missing, malformed or not what it claims
+    ATTENTION_NO_MEMORY,     // more bytes than there are, or than 64 bits can count
+    ATTENTION_NO_DEVICE,     // no GPU, no driver, or not the one this was built for
+    ATTENTION_WRITE_FAILED,  // the disk is full or the output went away
+    ATTENTION_KERNEL_FAILED, // a kernel did something wrong: the emulator's findings come so
 } attention_status;
 
 // A few words for each code.
@@ -26,7 +27,8 @@ attention_status status_fail(attention_status status, const char *format, ...)
 // The sentence of this thread's last status_fail; "" if there was none.
 const char *status_message(void);
 
-// The process's exit code for a status: 0 fine, 2 bad input, 3 a resource is missing.
+// The process's exit code for a status: 0 fine, 1 a kernel failed, 2 bad input, 3 a
+// resource is missing.
 int status_exit_code(attention_status status);
 
 #ifdef __cplusplus

@@ -142,8 +142,9 @@ static void extrapolated(void)
            cache / 0x1p30, scores / cache);
 }
 
-void print_receipts(int threads)
+void print_receipts(const stage *stage, int threads)
 {
+    (void)stage;
     score_matrix(threads);
     on_chip();
     extrapolated();

@@ -275,8 +275,9 @@ attention_status write_rescale_csv(const char *path, int64_t block)
     return walkthrough_rescale_csv(path, x[0], N, block > 0 ? block : BLOCK);
 }
 
-void print_receipts(int threads)
+void print_receipts(const stage *stage, int threads)
 {
+    (void)stage;
     float x[ROWS][N];
     (void)threads; // one row at a time
     draw_logits(x);

@@ -253,8 +253,9 @@ static void rebuilt(int threads)
                    most);
 }
 
-void print_receipts(int threads)
+void print_receipts(const stage *stage, int threads)
 {
+    (void)stage;
     stage_run run = {.args = attention_args_default(2, 4, 1024, 64), .amp = 1};
     run.args.threads = threads;
     const int64_t count = (int64_t)2 * 4 * 1024 * 64;

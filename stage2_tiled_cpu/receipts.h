@@ -2,6 +2,8 @@
 #ifndef RECEIPTS_H
 #define RECEIPTS_H
 
-void print_receipts(int threads);
+#include "stage.h"
+
+void print_receipts(const stage *stage, int threads);
 
 #endif
