@@ -60,7 +60,7 @@ say   = $(if $(V),,@echo "  $1  $@")
 PACKAGES     := gcc g++ libc6-dev libcriterion-dev
 DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox
 
-.PHONY: all help setup clean test test-gpu check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
+.PHONY: all help setup clean test test-gpu sanitize-gpu kernels check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -71,7 +71,7 @@ help: ## this list
 	@echo "  make stageN       build stage N (0 to 4), leave the link ./stageN to it"
 	@echo "  make test-N       the tests of stage N"
 	@echo "  make diff-N       what stage N changes in the stage before"
-	@echo "  CC=clang  ARCH=native  SANITIZE=1  WERROR=1   change how things are built"
+	@echo "  CC=clang  ARCH=native  SANITIZE=1  WERROR=1  NVCC=  CUDA_ARCHS=90   change the build"
 
 # The combination built last; copies of run follow it.
 $(shell mkdir -p build; echo '$(config)' | cmp -s - build/config || echo '$(config)' > build/config)
@@ -138,11 +138,9 @@ $(B)/$(stage$1_dir)/$2_emulated_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_
 $(B)/$(stage$1_dir)/$2.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
 	$$(call say,NVCC)
 	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call renamed,$3) -MMD -MP -Xptxas -v -c $$< -o $$@ 2> $$@.log || { cat $$@.log; exit 1; }
-# nvcc tells apart what two objects keep to themselves by the source's name: two builds need two names.
 $(B)/$(stage$1_dir)/$2_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
 	$$(call say,NVCC)
-	$$(Q)echo '#include "$$<"' > $$(@:.o=.cu)
-	$$(Q)$$(NVCC) -I. -Icommon $$(NVCCFLAGS) $$(call renamed,$3_traced) -DTRACE -MMD -MP -c $$(@:.o=.cu) -o $$@
+	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call renamed,$3_traced) -DTRACE -MMD -MP -c $$< -o $$@
 kernel_$3 := $(addprefix $(B)/$(stage$1_dir)/$2,_emulated.o _emulated_traced.o $(if $(NVCC),.o _traced.o))
 endef
 $(eval $(call kernel_rules,3,attention,stage3))
@@ -222,6 +220,15 @@ libstages: ## the CUDA stages as build/libstages.so; wants nvcc
 	$(NVCC) -Icommon $(NVCCFLAGS) -Xcompiler -fPIC $(call renamed,stage4) -c $(stage4_dir)/attention.cu -o $(B)/pic4.o
 	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared $(addprefix common/,status.c tensor.c half.c attention.c) $(B)/pic*.o \
 	  $(LDFLAGS) -lstdc++ $(cudart) -o build/libstages.so
+
+sanitize-gpu: stage3 stage4 ## compute-sanitizer over the kernels; wants a GPU
+	@tests/sanitize_gpu.sh
+
+# The objects that nvcc made, and what its assembler said of them.
+kernel_objects := $(if $(NVCC),$(B)/$(stage3_dir)/scalar.o $(B)/$(stage3_dir)/attention.o $(B)/$(stage4_dir)/attention.o)
+kernels: $(kernel_objects) ## compile the kernels for every architecture; fail on a spill
+	@test -n "$(NVCC)" || { echo "make kernels needs nvcc"; exit 1; }
+	@tests/kernels.sh $(addsuffix .log,$^)
 
 # ---- care -------------------------------------------------------------------------------------
 c_files := $(wildcard common/*.[ch] common/*.cpp common/*.cu stage*_*/*.[ch] stage*_*/*.cu tests/*.[ch] \

@@ -7,7 +7,7 @@ attention_status gpu_device_open(gpu_device *device)
 {
     (void)device;
     return status_fail(ATTENTION_NO_DEVICE,
-                       "this program has no GPU kernels: nvcc was not found when it was made");
+                       "this program was made without nvcc and has no GPU kernels");
 }
 
 attention_status gpu_device_time(attention_device_function *forward, const float *q, const float *k,

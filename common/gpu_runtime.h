@@ -21,14 +21,13 @@ inline attention_status gpu_status(cudaError_t error, const char *call)
         return status_fail(ATTENTION_NO_MEMORY, "%s: the device has too little memory", call);
     case cudaErrorNoDevice: return status_fail(ATTENTION_NO_DEVICE, "there is no CUDA device");
     case cudaErrorInsufficientDriver:
-        return status_fail(ATTENTION_NO_DEVICE, "the NVIDIA driver is missing or older than the "
-                                                "CUDA runtime this was built with");
+        return status_fail(ATTENTION_NO_DEVICE,
+                           "the NVIDIA driver is missing or older than this program's CUDA");
     case cudaErrorNoKernelImageForDevice:
     case cudaErrorUnsupportedPtxVersion:
-        return status_fail(ATTENTION_NO_DEVICE,
-                           "the kernels were not built for this card's architecture (%s); "
-                           "see CUDA_ARCHS in the Makefile",
-                           cudaGetErrorString(error));
+        return status_fail(
+            ATTENTION_NO_DEVICE,
+            "no kernel here was built for this card: see CUDA_ARCHS in the Makefile");
     default: return status_fail(ATTENTION_KERNEL_FAILED, "%s: %s", call, cudaGetErrorString(error));
     }
 }

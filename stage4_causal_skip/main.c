@@ -8,7 +8,7 @@ int main(int argc, char **argv)
     const stage_kernel kernels[] = {STAGE4_TENSOR}, before = STAGE3_TENSOR;
     const stage stage4 = {
         .name = "stage 4",
-        .title = "tiles wholly in the future are never visited",
+        .title = "tiles in the future are never visited",
         .kernels = kernels,
         .kernel_count = 1,
         .previous_name = "stage 3",

@@ -3,7 +3,6 @@
 
 #include <inttypes.h>
 #include <stdio.h>
-#include <string.h>
 
 #include "gpu_device.h"
 #include "report.h"
@@ -27,7 +26,7 @@ static walked walk(int64_t n, int64_t block_q, int64_t block_k, char *map)
             w.skipped += !visited;
             w.masked += visited && masked;
             w.full += visited && !masked;
-            if (map) *map++ = !visited ? '.' : masked ? '/' : '#';
+            if (map) *map++ = "#/."[visited ? masked : 2];
         }
         w.keys += end;
     }
@@ -125,8 +124,8 @@ static void saved(void)
         table_cell(t, "%.1fx", kv / tensor);
     }
     table_print(t);
-    puts("  FLOPs as executed, walked by the kernel's bound; useful FLOPs, which throughput is\n"
-         "  given in, count the lower triangle alone");
+    puts("  FLOPs as executed, walked by the kernel's bound; useful FLOPs, from which\n"
+         "  throughput is counted, are those of the lower triangle alone");
 }
 
 // Skipping is not an approximation, and not even another order of sums.
@@ -149,7 +148,7 @@ static void same_bits(const stage *stage, int threads)
     if (status != ATTENTION_OK)
         report_verdict(false, "%s", status_message());
     else
-        report_verdict(memcmp(before, run.o, 2 * 513 * 64 * sizeof *before) == 0,
+        report_verdict(tensor_compare(before, run.o, (int64_t)2 * 513 * 64).max_abs == 0,
                        "stage 4's output is stage 3's, bit for bit (N=513, causal)");
     tensor_free(before);
     stage_run_free(&run);

@@ -14,6 +14,8 @@
 #define STAGE0 "stage0_explicit/run"
 #define STAGE1 "stage1_online_softmax/run"
 #define STAGE2 "stage2_tiled_cpu/run"
+#define STAGE3 "stage3_fused_cuda/run"
+#define STAGE4 "stage4_causal_skip/run"
 
 static const char *const programs[] = {STAGE0, STAGE1, STAGE2};
 
@@ -282,8 +284,9 @@ static attention_status faulty_forward(const float *q, const float *k, const flo
     return status;
 }
 
-static void failing_receipts(int threads)
+static void failing_receipts(const stage *stage, int threads)
 {
+    (void)stage;
     (void)threads;
     report_verdict(false, "of a receipt");
 }
@@ -647,7 +650,7 @@ Test(command_line, is_the_scratch_of_stage_2_the_same_at_any_length)
 
 Test(build, does_a_second_build_do_nothing)
 {
-    process *p = make_run("-s", "stage0 stage1 stage2");
+    process *p = make_run("-s", "stage0 stage1 stage2 stage3 stage4");
     if (!p) cr_skip_test("build/config does not tell the compiler");
     cr_expect_eq(p->exit_code, 0, "%s", p->error);
     cr_expect_str_empty(p->out);
@@ -691,4 +694,83 @@ Test(build, does_make_help_list_every_target)
     cr_expect_geq(targets, 18);
     free(database);
     free(help);
+}
+
+// ---- the CUDA stages --------------------------------------------------------------------------
+
+Test(cuda_command_line, is_what_a_kernel_does_not_take_refused_before_any_work)
+{
+    const char *const bad[][2] = {{"--dtype fp32", "fp16 and bf16"},
+                                  {"--head-dim 63", "64 and 128"},
+                                  {"--head-dim 256", "64 and 128"},
+                                  {"--block-q 64 --block-k 64", "128 x 64"},
+                                  {"--kernel scalar --block-q 128", "64 x 32"},
+                                  {"--kernel triton", "tensor, scalar"},
+                                  {"--device tpu", "auto, gpu, cpu"},
+                                  {"--seq 99999999999 --heads 1 --dtype fp32", "fp16 and bf16"}};
+    for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
+        process *p = process_run("%s --device cpu %s", STAGE3, bad[i][0]);
+        if (strstr(bad[i][0], "--device")) {
+            free(p);
+            p = process_run("%s %s", STAGE3, bad[i][0]);
+        }
+        expect_refusal(p, 2, bad[i][1], bad[i][0]);
+        free(p);
+    }
+    process *p = process_run("%s --kernel tensor", STAGE4); // it has one kernel and no such option
+    expect_refusal(p, 2, "--kernel", "--kernel");
+    free(p);
+    p = process_run("%s --device cpu", STAGE2);
+    expect_refusal(p, 2, "--device", "--device");
+    free(p);
+    p = process_run("%s --device cpu --seq 4294967296", STAGE3);
+    expect_refusal(p, 3, "bytes", "a sequence no memory holds");
+    free(p);
+}
+
+// No card is visible, whether the machine has one or not.
+Test(cuda_command_line, is_a_missing_gpu_a_sentence_and_exit_3)
+{
+    process *p = process_run("env CUDA_VISIBLE_DEVICES= %s --device gpu --seq 64", STAGE3);
+    cr_expect_eq(p->exit_code, 3, "%d", p->exit_code);
+    cr_expect_eq(count_lines(p->error), 1, "%s", p->error);
+    cr_expect_eq(p->out[0], '\0');
+    free(p);
+    p = process_run("env CUDA_VISIBLE_DEVICES= %s --seq 64 --csv /tmp/none.csv --bench", STAGE4);
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect(strstr(p->out, "emulator") < strchr(p->out, '\n'), "the first line says which ran");
+    cr_expect(strstr(p->out, "\nno GPU: "));
+    cr_expect(strstr(p->out, "says nothing about a GPU"));
+    free(p);
+}
+
+Test(cuda_command_line, do_files_go_in_and_come_out_in_16_bits)
+{
+    const int64_t shape[4] = {1, 2, 70, 64};
+    npy_header header;
+    write_file("/tmp/cuda_q.npy", 4, shape, 0.25f);
+    process *p = process_run("%s --device cpu --q /tmp/cuda_q.npy --k /tmp/cuda_q.npy --v "
+                             "/tmp/cuda_q.npy --out /tmp/cuda_o.npy --lse /tmp/cuda_lse.npy",
+                             STAGE3);
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    float *o = read_file("/tmp/cuda_o.npy", &header);
+    cr_expect_eq(header.count, 2 * 70 * 64);
+    cr_expect_str_eq(header.type, "f2");
+    tensor_free(o);
+    o = read_file("/tmp/cuda_lse.npy", &header);
+    cr_expect_eq(header.count, 2 * 70);
+    tensor_free(o);
+    free(p);
+}
+
+Test(cuda_command_line, does_help_name_the_devices_and_kernels)
+{
+    process *p = process_run("%s --help", STAGE3);
+    cr_expect(strstr(p->out, "--device WHERE") && strstr(p->out, "--kernel NAME"));
+    cr_expect(strstr(p->out, "64 or 128") && strstr(p->out, "fp16 or bf16"));
+    cr_expect_leq(longest_line(p->out), 80);
+    free(p);
+    p = process_run("%s --help", STAGE2);
+    cr_expect_null(strstr(p->out, "--device"));
+    free(p);
 }

@@ -12,8 +12,8 @@
 
 enum { LINES = 2048, FILE_MAX = 1 << 17 };
 
-static const char *const stages[] = {"stage0_explicit", "stage1_online_softmax",
-                                     "stage2_tiled_cpu"};
+static const char *const stages[] = {"stage0_explicit", "stage1_online_softmax", "stage2_tiled_cpu",
+                                     "stage3_fused_cuda", "stage4_causal_skip"};
 enum { TESTED_STAGES = sizeof stages / sizeof *stages, FIRST_STAGE = 3 };
 
 // Those of no stage, which are FIRST_STAGE, then those of all stages there are. Ends with globfree.
@@ -244,6 +244,16 @@ Test(readme, do_the_samples_of_stage_1_hold)
 Test(readme, do_the_samples_of_stage_2_hold)
 {
     run_samples("stage2_tiled_cpu/README.md", true);
+}
+
+Test(readme, do_the_samples_of_stage_3_hold)
+{
+    run_samples("stage3_fused_cuda/README.md", true);
+}
+
+Test(readme, do_the_samples_of_stage_4_hold)
+{
+    run_samples("stage4_causal_skip/README.md", true);
 }
 
 // A stage without a README, a README without a sample, or a sample that no test above runs.

@@ -87,3 +87,36 @@ Test(receipts, are_r1_to_r4b_all_there_and_in_order)
     cr_expect_null(strstr(p->out, "FAILED"));
     free(p);
 }
+
+Test(receipts, does_stage_3_print_r14_and_the_memory)
+{
+    process *p = process_run("stage3_fused_cuda/run --device cpu");
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect_leq(longest_line(p->out), 80);
+    EXPECT_ROWS(p->out, "stage 3: ", "emulator", "R14 ", "\n fp16 D=64 N=64 ",
+                "\n fp16 D=128 N=257 ", "\n bf16 D=128 N=257 ", "ok: 48 of 48", "amplified 4x",
+                "\n fp16 D=64 N=513 ", "ok: ", "memory", "\n 1024 8.0 MiB 0 bytes", "ok: ");
+    cr_expect_null(strstr(p->out, "FAILED"));
+    free(p);
+    p = process_run("stage3_fused_cuda/run --device cpu --kernel scalar");
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    EXPECT_ROWS(p->out, "scalar, emulator", "ok: 48 of 48", "ok: ", "\n 1024 8.0 MiB 0 bytes",
+                "ok: ");
+    free(p);
+}
+
+Test(receipts, does_stage_4_print_r12_and_r13)
+{
+    process *p = process_run("stage4_causal_skip/run --device cpu");
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect_leq(longest_line(p->out), 80);
+    EXPECT_ROWS(p->out, "//..............", "##############//", "56 full, 16 masked, 56 skipped",
+                "R12 ", "\n 128 x 128 136 16 120 46.9% 46.9%", "\n 256 x 256 36 8 28 43.8% 43.8%",
+                "\n 512 x 512 10 4 6 37.5% 37.5%", "ok: ", "counted 272 tiles", "is 272", "R13 ",
+                "\n 512 0.5 G 0.3 G 0.62x 7 MiB 5.1x 2.5x",
+                "\n 1024 2.1 G 1.2 G 0.56x 22 MiB 6.2x 4.5x",
+                "\n 2048 8.6 G 4.6 G 0.53x 76 MiB 6.9x 8.5x",
+                "\n 4096 34.4 G 17.7 G 0.52x 280 MiB 7.4x 16.5x", "ok: ", "bit for bit");
+    cr_expect_null(strstr(p->out, "FAILED"));
+    free(p);
+}
