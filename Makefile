@@ -60,7 +60,7 @@ say   = $(if $(V),,@echo "  $1  $@")
 PACKAGES     := gcc g++ libc6-dev libcriterion-dev
 DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox
 
-.PHONY: all help setup clean test test-gpu sanitize-gpu kernels check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
+.PHONY: all help setup clean test test-emulator test-gpu sanitize-gpu kernels check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
 .SECONDARY:
 .DELETE_ON_ERROR:
 
@@ -195,6 +195,9 @@ $(B)/tests/test_emulator: $(B)/tests/turing_emulated.o
 $(B)/tests/test_emulator.o: tests/test_emulator.cpp | $(B)/tests/
 	$(call say,CXX)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
+
+test-emulator: $(B)/tests/test_emulator $(B)/tests/test_recorded ## the tests of the emulator
+	@tests/run.sh $^
 
 test-gpu: $(B)/tests/test_gpu ## the tests that want a GPU; without one they fail
 	@REQUIRE_GPU=1 JOBS=1 tests/run.sh $(B)/tests/test_gpu

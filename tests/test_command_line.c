@@ -731,12 +731,13 @@ Test(cuda_command_line, is_what_a_kernel_does_not_take_refused_before_any_work)
 // No card is visible, whether the machine has one or not.
 Test(cuda_command_line, is_a_missing_gpu_a_sentence_and_exit_3)
 {
-    process *p = process_run("env CUDA_VISIBLE_DEVICES= %s --device gpu --seq 64", STAGE3);
+    process *p = process_run("/usr/bin/env CUDA_VISIBLE_DEVICES= %s --device gpu --seq 64", STAGE3);
     cr_expect_eq(p->exit_code, 3, "%d", p->exit_code);
     cr_expect_eq(count_lines(p->error), 1, "%s", p->error);
     cr_expect_eq(p->out[0], '\0');
     free(p);
-    p = process_run("env CUDA_VISIBLE_DEVICES= %s --seq 64 --csv /tmp/none.csv --bench", STAGE4);
+    p = process_run("/usr/bin/env CUDA_VISIBLE_DEVICES= %s --seq 64 --csv /tmp/none.csv --bench",
+                    STAGE4);
     cr_expect_eq(p->exit_code, 0, "%s", p->error);
     cr_expect(strstr(p->out, "emulator") < strchr(p->out, '\n'), "the first line says which ran");
     cr_expect(strstr(p->out, "\nno GPU: "));
