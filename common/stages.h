@@ -3,6 +3,8 @@
 #ifndef STAGES_H
 #define STAGES_H
 
+#include <stddef.h>
+
 #include "attention.h"
 
 #ifdef __cplusplus
