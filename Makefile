@@ -58,7 +58,7 @@ Q    := $(if $(V),,@)
 say   = $(if $(V),,@echo "  $1  $@")
 
 PACKAGES     := gcc g++ libc6-dev libcriterion-dev
-DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox
+DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox libopenblas-dev
 
 .PHONY: all help setup clean test test-emulator test-gpu sanitize-gpu kernels check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
 .SECONDARY:
@@ -180,10 +180,11 @@ tests     := $(patsubst tests/%.c,$(B)/tests/%,$(test_sources)) $(B)/tests/test_
 runs      := $(foreach n,$(stages),$(stage$n_dir)/run)
 $(B)/tests/%.o: tests/%.c | $(B)/tests/
 	$(call say,CC)
-	$(Q)$(CC) $(CPPFLAGS) $(foreach n,$(stages),-I$(stage$n_dir)) $(CFLAGS) -c $< -o $@
+	$(Q)$(CC) $(CPPFLAGS) -Ibench $(foreach n,$(stages),-I$(stage$n_dir)) $(CFLAGS) -c $< -o $@
 $(B)/tests/test_%: $(B)/tests/test_%.o $(attentions) $(cuda_kernels) $(emulator) $(common) $(gpu)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) -lcriterion $(LDLIBS) $(cudart) -o $@
+$(B)/tests/test_bench: $(B)/bench/row.o
 $(B)/tests/test_walkthrough: $(filter-out %/main.o %/attention.o,$(stage1_objects))
 
 # Stage 3 as a Turing card would run it.
@@ -203,7 +204,7 @@ test-gpu: $(B)/tests/test_gpu ## the tests that want a GPU; without one they fai
 	@REQUIRE_GPU=1 JOBS=1 tests/run.sh $(B)/tests/test_gpu
 
 # Where there is no GPU the tests for one are built and left alone; test-gpu would fail.
-test: $(runs) $(tests) $(foreach n,$(stages),stage$n) ## run every test
+test: $(runs) $(tests) build/bench $(foreach n,$(stages),stage$n) ## run every test
 	@tests/run.sh $(if $(wildcard /dev/nvidia0),$(tests),$(filter-out %/test_gpu,$(tests)))
 	$(if $(wildcard /dev/nvidia0),,@echo "no GPU here: its tests were not run")
 
@@ -214,15 +215,51 @@ test-$1: $(patsubst tests/%.c,$(B)/tests/%,$(call test_programs,$1)) $(runs)
 endef
 $(foreach n,$(stages),$(eval $(call test_rules,$n)))
 
-# The CUDA stages as a shared library, for bench/sdpa_ratio.py.
-.PHONY: libstages
-libstages: ## the CUDA stages as build/libstages.so; wants nvcc
-	@test -n "$(NVCC)" || { echo "make libstages needs nvcc"; exit 1; }
-	$(NVCC) -Icommon $(NVCCFLAGS) -Xcompiler -fPIC $(call renamed,stage3) -c $(stage3_dir)/attention.cu -o $(B)/pic3.o
-	$(NVCC) -Icommon $(NVCCFLAGS) -Xcompiler -fPIC $(call renamed,stage3_scalar) -c $(stage3_dir)/scalar.cu -o $(B)/pic3s.o
-	$(NVCC) -Icommon $(NVCCFLAGS) -Xcompiler -fPIC $(call renamed,stage4) -c $(stage4_dir)/attention.cu -o $(B)/pic4.o
-	$(CC) $(CPPFLAGS) $(CFLAGS) -fPIC -shared $(addprefix common/,status.c tensor.c half.c attention.c) $(B)/pic*.o \
-	  $(LDFLAGS) -lstdc++ $(cudart) -o build/libstages.so
+# ---- benchmarks: bench/README.md ----------------------------------------------------------------
+OPENBLAS := $(wildcard /usr/include/*/cblas.h /usr/include/cblas.h /usr/include/*/openblas*/cblas.h)
+bench_objects := $(B)/bench/bench.o $(B)/bench/row.o $(B)/bench/cpu_methods.o
+ifneq ($(NVCC),)
+bench_objects += $(B)/bench/gpu_bench.o $(B)/bench/baselines.o
+endif
+$(B)/bench/%.o: bench/%.c | $(B)/bench/
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) -Ibench $(if $(OPENBLAS),-DWITH_OPENBLAS) $(CFLAGS) -c $< -o $@
+$(B)/bench/%.o: bench/%.cu | $(B)/bench/
+	$(call say,NVCC)
+	$(Q)$(NVCC) -Icommon -Ibench -DWITH_CUDA $(NVCCFLAGS) -MMD -MP -c $< -o $@
+$(B)/bench/run: $(bench_objects) $(attentions) $(cuda_kernels) $(emulator) $(common) $(gpu)
+	$(call say,LD)
+	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(if $(OPENBLAS),-lopenblas) $(if $(NVCC),-lcublas) $(cudart) -o $@
+
+build/bench: $(B)/bench/run build/config
+	@cp $< $@
+commit := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
+CSV := build/bench.csv
+peers = python3 bench/torch_sdpa.py --csv $(CSV) $1 || echo "no PyTorch peers: see above"
+.PHONY: bench bench-full bench-cpu
+bench: build/bench ## a quick benchmark into CSV=build/bench.csv
+	$(if $(wildcard /dev/nvidia0),$< --csv $(CSV) --commit $(commit) --to 4096 && { $(call peers,--to 4096); },@echo "no GPU here: CPU rows alone")
+	$< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 2048 --resume
+	$< --csv $(CSV) --fill-ratios
+bench-full: build/bench ## N 128 to 16384, batch 1 and 4, on a GPU
+	$< --csv $(CSV) --commit $(commit) --to 16384
+	$< --csv $(CSV) --commit $(commit) --to 16384 --batch 4 --resume
+	{ $(call peers,--to 16384); } && { $(call peers,--to 16384 --batch 4); }
+	$< --csv $(CSV) --fill-ratios
+bench-cpu: build/bench ## the CPU stages, OpenBLAS, and PyTorch if it is there
+	$< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 4096
+	$(call peers,--device cpu --heads 8 --head-dim 64 --from 512 --to 4096)
+	$< --csv $(CSV) --fill-ratios
+
+# The figures, from the CSVs that the comment at the head of each script names.
+FORMAT  := svg
+figure   = gnuplot -e "theme='$(theme)'; format='$(FORMAT)'; $2" docs/figures/$1.gp
+drawings = $(call figure,rebase) && $(call figure,rescale) && $(call figure,tiles) && $(call figure,traffic) && \
+           $(call figure,ladder) && $(call figure,bench,what='latency') && $(call figure,bench,what='throughput') && \
+           $(call figure,bench,what='memory')
+.PHONY: figures
+figures: ## draw docs/figures again, light and dark; FORMAT=png for slides
+	$(foreach theme,light dark,$(drawings) &&) true
 
 sanitize-gpu: stage3 stage4 ## compute-sanitizer over the kernels; wants a GPU
 	@tests/sanitize_gpu.sh
@@ -235,7 +272,7 @@ kernels: $(kernel_objects) ## compile the kernels for every architecture; fail o
 
 # ---- care -------------------------------------------------------------------------------------
 c_files := $(wildcard common/*.[ch] common/*.cpp common/*.cu stage*_*/*.[ch] stage*_*/*.cu tests/*.[ch] \
-           tests/*.cpp)
+           tests/*.cpp bench/*.[ch] bench/*.cu)
 
 check: ## format, clang-tidy, and the tests under ASan and UBSan
 	$(MAKE) format-check tidy
@@ -249,7 +286,7 @@ format-check: ## fail if make format would change anything
 
 tidy: ## clang-tidy's bugprone checks
 	clang-tidy --quiet $(filter %.c,$(c_files)) -- $(CPPFLAGS) -std=gnu11 -fopenmp -DKERNEL=kernel \
-	  -Dattention_forward=attention_forward $(foreach n,$(stages),-I$(stage$n_dir)) 2>/dev/null
+	  -Dattention_forward=attention_forward -Ibench $(foreach n,$(stages),-I$(stage$n_dir)) 2>/dev/null
 
 fuzz: ## fuzz the parsers with libFuzzer, a minute each
 	@mkdir -p build/fuzz
@@ -278,7 +315,7 @@ $(B)/%/: | setup
 .NOTPARALLEL:
 endif
 
-$(B)/ $(B)/common/ $(B)/tests/ $(foreach n,$(stages),$(B)/$(stage$n_dir)/):
+$(B)/ $(B)/common/ $(B)/tests/ $(B)/bench/ $(foreach n,$(stages),$(B)/$(stage$n_dir)/):
 	@mkdir -p $@
 
 -include $(wildcard $(B)/*.d $(B)/*/*.d)

@@ -3,6 +3,24 @@
 #include "stage.h"
 #include "stages.h"
 
+static const char *traffic_csv;
+
+static const option own_options[] = {
+    {"traffic-csv", "FILE", "the tallies of R10 and R11, for the figure", OPTION_TEXT, &traffic_csv,
+     0, 0, 0, 0},
+};
+
+static attention_status own_job(bool alone, int64_t *block_k, bool *done)
+{
+    (void)block_k;
+    *done = traffic_csv;
+    if (!traffic_csv) return ATTENTION_OK;
+    if (!alone)
+        return status_fail(ATTENTION_BAD_ARGUMENT,
+                           "--traffic-csv stands alone: no shape, no --check");
+    return write_traffic_csv(traffic_csv, 0);
+}
+
 int main(int argc, char **argv)
 {
     const stage stage2 = {
@@ -16,6 +34,9 @@ int main(int argc, char **argv)
         .block_q = 128,
         .block_k = 128,
         .receipts = print_receipts,
+        .options = own_options,
+        .option_count = sizeof own_options / sizeof *own_options,
+        .own_job = own_job,
     };
     return stage_main(&stage2, argc, argv);
 }

@@ -6,6 +6,7 @@
 #include <stdio.h>
 
 #include "matmul.h"
+#include "output_file.h"
 #include "progress.h"
 #include "report.h"
 #include "stage_run.h"
@@ -251,6 +252,25 @@ static void rebuilt(int threads)
     if (!ready(status)) return;
     report_verdict(most <= 1e-6, "exp(scale q k - lse), tile by tile, is stage 0's P within %.1e",
                    most);
+}
+
+attention_status write_traffic_csv(const char *path, int threads)
+{
+    measurement m[LENGTHS];
+    output_file file;
+    attention_status status = output_file_open(&file, path);
+    if (status != ATTENTION_OK) return status;
+    fputs("seq,naive_flops,tiled_flops,naive_bytes,tiled_bytes\n", file.stream);
+    for (int i = 0; i < LENGTHS && status == ATTENTION_OK; i++) {
+        status = measure(&m[i], lengths[i], 128, true, threads);
+        fprintf(file.stream, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 "\n",
+                lengths[i], m[i].naive.flops, m[i].tiled.flops,
+                m[i].naive.bytes + m[i].naive.score_bytes,
+                m[i].tiled.bytes + m[i].tiled.score_bytes);
+    }
+    if (status == ATTENTION_OK) return output_file_commit(&file);
+    output_file_discard(&file);
+    return status;
 }
 
 void print_receipts(const stage *stage, int threads)

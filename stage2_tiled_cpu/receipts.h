@@ -6,4 +6,7 @@
 
 void print_receipts(const stage *stage, int threads);
 
+// Writes the tallies of R10 and R11, a length a line, for the figure.
+attention_status write_traffic_csv(const char *path, int threads);
+
 #endif

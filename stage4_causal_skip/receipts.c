@@ -5,6 +5,7 @@
 #include <stdio.h>
 
 #include "gpu_device.h"
+#include "output_file.h"
 #include "report.h"
 #include "stage_run.h"
 #include "stages.h"
@@ -186,6 +187,25 @@ static void times(const stage *stage, int threads)
         stage_run_free(&run);
     }
     table_print(t);
+}
+
+attention_status write_tiles_csv(const char *path, int64_t n, int64_t block_q, int64_t block_k)
+{
+    char tiles[4096];
+    output_file file;
+    const attention_status status = output_file_open(&file, path);
+    if (status != ATTENTION_OK) return status;
+    walk(n, block_q, block_k, tiles);
+    const char *tile = tiles;
+    fputs("first_query,queries,first_key,keys,kind\n", file.stream);
+    for (int64_t i = 0; i < n; i += block_q)
+        for (int64_t j = 0; j < n; j += block_k, tile++)
+            fprintf(file.stream, "%" PRId64 ",%" PRId64 ",%" PRId64 ",%" PRId64 ",%s\n", i, block_q,
+                    j, block_k,
+                    *tile == '#'   ? "full"
+                    : *tile == '/' ? "masked"
+                                   : "skipped");
+    return output_file_commit(&file);
 }
 
 void print_receipts(const stage *stage, int threads)
