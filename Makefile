@@ -235,11 +235,13 @@ build/bench: $(B)/bench/run build/config
 	@cp $< $@
 commit := $(shell git describe --always --dirty 2>/dev/null || echo unknown)
 CSV := build/bench.csv
+# OpenMP's threads would spin while OpenBLAS's own want the cores: waiting ones sleep, for all alike.
+passive := OMP_WAIT_POLICY=passive
 peers = python3 bench/torch_sdpa.py --csv $(CSV) $1 || echo "no PyTorch peers: see above"
 .PHONY: bench bench-full bench-cpu
 bench: build/bench ## a quick benchmark into CSV=build/bench.csv
 	$(if $(wildcard /dev/nvidia0),$< --csv $(CSV) --commit $(commit) --to 4096 && { $(call peers,--to 4096); },@echo "no GPU here: CPU rows alone")
-	$< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 2048 --resume
+	$(passive) $< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 2048 --resume
 	$< --csv $(CSV) --fill-ratios
 bench-full: build/bench ## N 128 to 16384, batch 1 and 4, on a GPU
 	$< --csv $(CSV) --commit $(commit) --to 16384
@@ -247,7 +249,7 @@ bench-full: build/bench ## N 128 to 16384, batch 1 and 4, on a GPU
 	{ $(call peers,--to 16384); } && { $(call peers,--to 16384 --batch 4); }
 	$< --csv $(CSV) --fill-ratios
 bench-cpu: build/bench ## the CPU stages, OpenBLAS, and PyTorch if it is there
-	$< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 4096
+	$(passive) $< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 4096
 	$(call peers,--device cpu --heads 8 --head-dim 64 --from 512 --to 4096)
 	$< --csv $(CSV) --fill-ratios
 

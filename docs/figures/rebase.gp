@@ -23,8 +23,8 @@ plot data using (column('block')):(0):(column('block') - half):(column('block') 
      data using (column('block')):(y = below(column('block'), column('l_rebased'), column('term')), y): \
          (column('block') - half):(column('block') + half):(y):(y + column('term')) \
          with boxxyerror fillstyle solid 0.9 border rgb paper linecolor rgb blue, \
-     data using (column('block')):(y = below(column('block') + 0 * (block = -1), column('l_rebased'), column('term')), column('l_rebased') > 0 && int(column('index')) % 2 == 0 ? column('l_rebased') / 2 : NaN): \
-         (sprintf('%.4f x %.4f', column('l_before'), column('correction'))) \
+     data using (column('block')):(column('l_rebased') / 2): \
+         (column('l_rebased') > 0 && int(column('index')) % 2 == 0 ? sprintf('%.4f x %.4f', column('l_before'), column('correction')) : '') \
          with labels textcolor rgb paper font ',12', \
      data using (column('block')):(column('l_after') + 0.09): \
          (int(column('index')) % 2 ? sprintf('l = %.4f', column('l_after')) : '') with labels textcolor rgb ink

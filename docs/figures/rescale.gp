@@ -16,5 +16,5 @@ plot data using 'block':'block_max' with points pointtype 7 pointsize 0.5 lineco
      data using 'block':'m_new' with steps linewidth 2.5 linecolor rgb blue, \
      data using 'block':(column('raised') > 0 ? column('m_new') : NaN) with points pointtype 7 pointsize 1.1 linecolor rgb red, \
      data using 'block':(column('m_new')):(label(column('raised'), column('correction'))) with labels right offset -1,0 textcolor rgb red, \
-     data using (column('block') == 20 ? 20 : NaN):(column('m_new') + 1.1):('running maximum m') with labels textcolor rgb blue, \
-     data using (column('block') == 20 ? 20 : NaN):(column('block_max') - 1.4):('maximum of the block') with labels textcolor rgb grey
+     data using 'block':(column('m_new') + 1.1):(column('block') == 20 ? 'running maximum m' : '') with labels textcolor rgb blue, \
+     data using 'block':(column('block_max') - 1.4):(column('block') == 20 ? 'maximum of the block' : '') with labels textcolor rgb grey
