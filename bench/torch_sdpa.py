@@ -2,6 +2,7 @@
 """Adds PyTorch's attention to a benchmark's CSV, by the method of bench/README.md.
 
     python3 bench/torch_sdpa.py --csv FILE [--to N] [--batch N] [--device cpu] [--reverse]
+    python3 bench/torch_sdpa.py --check     (R14's last eight checks; after make stage4, on a GPU)
 
 On a GPU: SDPA with its Flash and its cuDNN backend, each forced on its own; attention written out
 in fp16 and in fp32; and a Triton kernel of the design that the article "Building a Verifiable
@@ -231,7 +232,39 @@ class Cpu:
         return None
 
 
+def check():
+    """R14's last eight checks, and our output beside SDPA's on the same tensors, passed as .npy."""
+    import numpy, tempfile
+    print("B=1 H=2 D=64 fp16; largest error against attention in float64, at most 2^-9 = 1.95e-03")
+    print(f"{'':24s} {'explicit fp16':>14s} {'SDPA Flash':>12s} {'stage 4':>10s} {'stage 4 - Flash':>16s}")
+    failed = 0
+    for seq in (129, 1024):
+        for causal in (False, True):
+            torch.manual_seed(seq)
+            q, k, v = (torch.randn(1, 2, seq, 64).half() for _ in range(3))
+            with tempfile.TemporaryDirectory() as folder:
+                for name, x in zip("qkv", (q, k, v)):
+                    numpy.save(f"{folder}/{name}.npy", x.numpy())
+                command = ["./stage4/run", "--device", "gpu", "--out", f"{folder}/o.npy"]
+                command += sum(([f"--{name}", f"{folder}/{name}.npy"] for name in "qkv"), [])
+                subprocess.run(command + ["--causal"] * causal, check=True, stdout=subprocess.DEVNULL)
+                own = torch.from_numpy(numpy.load(f"{folder}/o.npy")).cuda()
+            q, k, v = q.cuda(), k.cuda(), v.cuda()
+            exact = eager(q.double(), k.double(), v.double(), causal)
+            with sdpa_kernel(SDPBackend.FLASH_ATTENTION):
+                flash = F.scaled_dot_product_attention(q, k, v, is_causal=causal)
+            errors = [(x.double() - exact).abs().max().item() for x in (eager(q, k, v, causal), flash, own)]
+            apart = (own.float() - flash.float()).abs().max().item()
+            print(f"N={seq:<5d} causal={'on ' if causal else 'off'}         " +
+                  " ".join(f"{e:{w}.2e}" for e, w in zip(errors + [apart], (14, 12, 10, 16))))
+            failed += sum(not e <= 2**-9 for e in errors) + (not apart <= 2**-8)
+    print("ok: all within their bounds" if not failed else f"FAILED: {failed} beyond their bound")
+    sys.exit(failed > 0)
+
+
 def main():
+    if sys.argv[1:] == ["--check"]:
+        check()
     parse = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parse.add_argument("--csv", required=True)
     parse.add_argument("--device", choices=("gpu", "cpu"), default="gpu")

@@ -208,6 +208,43 @@ Test(bench, is_the_ladder_of_the_readme_what_its_command_prints)
     free(p);
 }
 
+// R15 and R16, from the receipts of stages 2 and 4 and the committed CSVs.
+Test(bench, are_the_closing_tables_of_the_readme_what_their_command_prints, .timeout = 120)
+{
+    process *p = process_run("bench/closing.sh");
+    char *readme = file_text("README.md");
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect_geq(count_lines(p->out), 18);
+    cr_expect(strstr(readme, p->out), "README.md lacks what bench/closing.sh prints");
+    free(readme);
+    free(p);
+}
+
+// R15: the explicit path over the fused kernel widens with N, in the committed measurement.
+Test(bench, does_the_gain_over_the_explicit_path_widen_with_n)
+{
+    bench_rows rows = {0};
+    cr_assert_eq(rows_read(&rows, "bench/results/h200/bench.csv"), ATTENTION_OK, "%s",
+                 status_message());
+    for (int causal = 0; causal < 2; causal++) {
+        double before = 0;
+        for (int64_t n = 512; n <= 8192; n *= 2) {
+            bench_row key = a_row("stage4", 0);
+            snprintf(key.device, ROW_TEXT, "NVIDIA H200");
+            key.seq = n;
+            key.causal = causal;
+            const bench_row *fused = rows_find(&rows, &key);
+            snprintf(key.method, ROW_TEXT, "torch_eager_fp16");
+            const bench_row *whole = rows_find(&rows, &key);
+            cr_assert(fused && whole);
+            const double gain = whole->ms_median / fused->ms_median;
+            cr_expect_gt(gain, before, "N=%" PRId64, n);
+            before = gain;
+        }
+    }
+    rows_free(&rows);
+}
+
 // An empty table or one of a single row gives a picture, if a sparse one, and never an error.
 Test(figures, do_they_survive_an_empty_and_a_one_row_table, .timeout = 120)
 {
