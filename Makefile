@@ -67,10 +67,10 @@ DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnup
 all: $(foreach n,$(stages),stage$n) ## build every stage
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-zA-Z0-9%_-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' Makefile
-	@echo "  make stageN       build stage N (0 to 4), leave the link ./stageN to it"
-	@echo "  make test-N       the tests of stage N"
-	@echo "  make diff-N       what stage N changes in the stage before"
+	@awk -F':.*## ' '/^[a-zA-Z0-9%_-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
+	@echo "  make stageN         build stage N (0 to 4), leave the link ./stageN to it"
+	@echo "  make test-N         the tests of stage N"
+	@echo "  make diff-N         what stage N changes in the stage before"
 	@echo "  CC=clang  ARCH=native  SANITIZE=1  WERROR=1  NVCC=  CUDA_ARCHS=90   change the build"
 
 # The combination built last; copies of run follow it.
