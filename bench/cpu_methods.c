@@ -19,8 +19,8 @@
 #include "timing.h"
 
 #ifdef WITH_OPENBLAS
-// Attention as it is written, with S and P in memory and OpenBLAS for the products. The softmax is
-// stage 0's, vector exp and all, so that the products and the memory are what is compared.
+// Stage 0 with OpenBLAS for its products: S and P in memory, masked and softened row by row with
+// stage 0's own vector exp, so that the products and the memory are what is compared.
 static attention_status openblas_explicit(const float *q, const float *k, const float *v, float *o,
                                           float *lse, const attention_args *args)
 {
@@ -38,11 +38,10 @@ static attention_status openblas_explicit(const float *q, const float *k, const 
                     depth, k + at, depth, 0.0f, s, rows);
 #pragma omp parallel for num_threads(threads)
         for (int64_t i = 0; i < n; i++) {
-            const int64_t visible = args->causal ? i + 1 : n;
-            float *p_row = p + i * n;
-            const float sum = row_exp_sum(p_row, s + i * n, row_max(s + i * n, visible), visible);
-            for (int64_t j = 0; j < visible; j++) p_row[j] /= sum;
-            memset(p_row + visible, 0, (size_t)(n - visible) * sizeof *p_row);
+            float *s_row = s + i * n, *p_row = p + i * n;
+            for (int64_t j = i + 1; args->causal && j < n; j++) s_row[j] = -INFINITY;
+            const float sum = row_exp_sum(p_row, s_row, row_max(s_row, n), n);
+            for (int64_t j = 0; j < n; j++) p_row[j] /= sum;
         }
         cblas_sgemm(CblasRowMajor, CblasNoTrans, CblasNoTrans, rows, depth, rows, 1.0f, p, rows,
                     v + at, depth, 0.0f, o + at, depth);

@@ -104,8 +104,7 @@ Test(bench, is_a_file_that_is_no_such_table_refused_with_its_line)
         cr_expect(strstr(status_message(), "/tmp/bench_bad.csv:"), "%s", status_message());
     }
     write_text("/tmp/bench_bad.csv", good);
-    char *at = strstr(good, ",8192,");
-    memcpy(at, ",81x2,", 6);
+    strstr(good, ",8192,")[3] = 'x';
     write_text("/tmp/bench_bad.csv", good);
     cr_expect_eq(rows_read(&rows, "/tmp/bench_bad.csv"), ATTENTION_BAD_FILE);
     cr_expect(strstr(status_message(), "seq is '81x2'"), "%s", status_message());
