@@ -263,6 +263,10 @@ drawings = $(call figure,rebase) && $(call figure,rescale) && $(call figure,tile
 figures: ## draw docs/figures again, light and dark; FORMAT=png for slides
 	$(foreach theme,light dark,$(drawings) &&) true
 
+.PHONY: mutants
+mutants: ## put known bugs in, one by one, and see each caught
+	@tests/mutants.sh
+
 sanitize-gpu: stage3 stage4 ## compute-sanitizer over the kernels; wants a GPU
 	@tests/sanitize_gpu.sh
 
