@@ -50,10 +50,9 @@ static attention_status plan_shape(bench_rows *plan, const bench_row *common, co
     if (s->device == ON_GPU) count = gpu_method_count;
 #endif
     for (int m = 0; m < count; m++) {
-        const char *name = cpu_methods[s->device == ON_CPU ? m : 0].name;
-        const char *stage = cpu_methods[s->device == ON_CPU ? m : 0].stage, *dtype = "fp32";
-        int64_t block_q = 128, block_k = 128,
-                longest = cpu_methods[s->device == ON_CPU ? m : 0].longest;
+        const cpu_method *cpu = &cpu_methods[s->device == ON_CPU ? m : 0];
+        const char *name = cpu->name, *stage = cpu->stage, *dtype = "fp32";
+        int64_t block_q = cpu->block_q, block_k = cpu->block_k, longest = cpu->longest;
 #ifdef WITH_CUDA
         if (s->device == ON_GPU) {
             const gpu_method *method = &gpu_methods[m];

@@ -6,7 +6,7 @@
 
 typedef struct {
     const char *name, *stage;
-    int64_t block;   // block_q and block_k
+    int64_t block_q, block_k;
     int64_t longest; // the largest seq, 0 for any
     attention_function *forward;
 } cpu_method;
