@@ -34,7 +34,7 @@ machine := $(shell $(CC) -dumpmachine 2>/dev/null)
 
 CFLAGS   := -std=gnu11 -O3 -g -fopenmp -ffp-contract=off -Wall -Wextra $(if $(WERROR),-Werror) \
             $(if $(ARCH),-march=$(ARCH) -DARCH_FIXED)
-CXXFLAGS := -std=c++17 -O2 -g -Wall -Wextra $(if $(WERROR),-Werror) $(if $(ARCH),-march=$(ARCH))
+CXXFLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra $(if $(WERROR),-Werror) $(if $(ARCH),-march=$(ARCH))
 CPPFLAGS := -Icommon -D_GNU_SOURCE -MMD -MP
 LDFLAGS  := -fopenmp
 LDLIBS   := -lm -lpthread
@@ -241,7 +241,7 @@ peers = python3 bench/torch_sdpa.py --csv $(CSV) $1 || echo "no PyTorch peers: s
 .PHONY: bench bench-full bench-cpu
 bench: build/bench ## a quick benchmark into CSV=build/bench.csv
 	$(if $(wildcard /dev/nvidia0),$< --csv $(CSV) --commit $(commit) --to 4096 && { $(call peers,--to 4096); },@echo "no GPU here: CPU rows alone")
-	$(passive) $< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 2048 --resume
+	$(passive) $< --csv $(CSV) --commit $(commit) --device cpu --heads 8 --head-dim 64 --from 512 --to 2048$(if $(wildcard /dev/nvidia0), --resume)
 	$< --csv $(CSV) --fill-ratios
 bench-full: build/bench ## N 128 to 16384, batch 1 and 4, on a GPU
 	$< --csv $(CSV) --commit $(commit) --to 16384

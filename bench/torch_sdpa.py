@@ -144,7 +144,8 @@ class Gpu:
             torch.cuda.synchronize()
             row["peak_extra_with_o_mib"] = (torch.cuda.max_memory_allocated() - held) / 2**20
             row["peak_extra_mib"] = row["peak_extra_with_o_mib"] - o_mib
-            if not error <= 2**-6:
+            # R14's bound for fp16; scores held in 16 bits have a right to be worse.
+            if not error <= (2**-6 if method is eager and dtype == "fp16" else 2**-9):
                 row["status"] = "wrong"
                 return
             for _ in range(20):

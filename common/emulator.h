@@ -96,6 +96,12 @@ launch_report last_launch();
 
 } // namespace emulator
 
+// A product that the compiler may not fuse with a sum.
+inline float __fmul_rn(float x, float y)
+{
+    return x * y;
+}
+
 inline void __syncthreads(emulator::site where = emulator::site())
 {
     emulator::barrier(where);
@@ -125,8 +131,6 @@ enum cudaError_t {
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
 enum cudaDeviceAttr {
-    cudaDevAttrComputeCapabilityMajor = 75,
-    cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
 struct cudaFuncAttributes {

@@ -168,9 +168,6 @@ cudaError_t cudaGetDevice(int *device)
 
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
-    const int capability = emulator::current_settings().compute_capability;
-    if (attribute == cudaDevAttrComputeCapabilityMajor) *value = capability / 10;
-    if (attribute == cudaDevAttrComputeCapabilityMinor) *value = capability % 10;
     if (attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin) *value = emulator::shared_limit();
     return cudaSuccess;
 }

@@ -249,16 +249,10 @@ product_abt(const left_operand<T, rows, d> &q, shared_tile<T, cols, d> k_tile, s
     return s;
 }
 
-// What add_product multiplies p by before it rounds. fp16 ends at 2^-24 and loses bits from 2^-14
-// down, so a weight that is small beside the largest, which is 1, would lose them too; there is
-// room above 1 for 2^15. bf16 has the range of a float.
-template <class T> constexpr float weight_unit = 1.0f;
-template <> constexpr float weight_unit<fp16> = 32768.0f;
-
-// acc += p v in weight units, with p rounded to v's type
+// acc += (unit p) v, with unit p rounded to v's type
 template <class T, int rows, int cols, int d>
 __device__ inline void add_product(accumulator<rows, d> &acc, const accumulator<rows, cols> &p,
-                                   shared_tile<T, cols, d> v_tile, site where = site())
+                                   float unit, shared_tile<T, cols, d> v_tile, site where = site())
 {
     UNROLL for (int k = 0; k < cols / 16; k++)
     {
@@ -266,7 +260,7 @@ __device__ inline void add_product(accumulator<rows, d> &acc, const accumulator<
         for (int t = 0; t < rows / 16; t++)
             for (int r = 0; r < 4; r++) {
                 const float *c = &p.c[t][2 * k + r / 2][r % 2 * 2];
-                a[t][r] = round_pair(c[0] * weight_unit<T>, c[1] * weight_unit<T>, T());
+                a[t][r] = round_pair(c[0] * unit, c[1] * unit, T());
             }
         UNROLL for (int n = 0; n < d / 16; n++)
         {

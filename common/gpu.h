@@ -47,9 +47,8 @@ struct gpu_call {
     cudaStream_t stream;
 };
 
-// Launches a kernel(q, k, v, o, lse, n, causal, scale_log2, record) over all tiles of block_q
-// queries of all heads, a block of `threads` threads each. scale_log2 is the scale times log2(e),
-// so that exp2 takes the place of exp.
+// Launches a kernel(q, k, v, o, lse, n, causal, scale, record) over all tiles of block_q queries of
+// all heads, a block of `threads` threads each.
 template <class K>
 attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared_bytes,
                             const gpu_call &call)
@@ -60,9 +59,9 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     float *lse = call.lse;
     int64_t n = args->seq;
     bool causal = args->causal;
-    float scale_log2 = args->scale * 1.44269504f;
+    float scale = args->scale;
     recorder record(args);
-    void *arguments[] = {&q, &k, &v, &o, &lse, &n, &causal, &scale_log2, &record};
+    void *arguments[] = {&q, &k, &v, &o, &lse, &n, &causal, &scale, &record};
     const int64_t blocks = args->batch * args->heads * ((n - 1) / block_q + 1);
     int most = 0;
     cudaFuncAttributes built;

@@ -77,7 +77,6 @@ attention_status gpu_device_open(gpu_device *device)
     snprintf(device->name, sizeof device->name, "%s", properties.name);
     device->compute_capability = 10 * properties.major + properties.minor;
     device->multiprocessors = properties.multiProcessorCount;
-    device->memory = static_cast<int64_t>(properties.totalGlobalMem);
     if (device->compute_capability < 75)
         return status_fail(ATTENTION_NO_DEVICE,
                            "%s has compute capability %d.%d; the tensor-core kernels need 7.5",

@@ -15,7 +15,6 @@ typedef struct {
     int compute_capability; // 90 for 9.0
     int multiprocessors;
     int driver, runtime; // CUDA versions, 13000 for 13.0
-    int64_t memory;      // bytes
 } gpu_device;
 
 // Finds the current device and runs an empty kernel on it. ATTENTION_NO_DEVICE, with the reason: no

@@ -21,8 +21,9 @@ constexpr int block_q = 64, block_k = 32;
 template <class T, int d>
 __global__ void __launch_bounds__(block_q)
     attention_kernel(const T *q, const T *k, const T *v, T *o, float *lse, int64_t n, bool causal,
-                     float scale_log2, recorder record)
+                     float scale, recorder record)
 {
+    const float scale_log2 = scale * 1.44269504f; // exp2 takes the place of exp
     const int64_t q_tiles = (n - 1) / block_q + 1;
     const int64_t bh = blockIdx.x / q_tiles, i = blockIdx.x % q_tiles * block_q;
     const int64_t rows = min64(block_q, n - i);

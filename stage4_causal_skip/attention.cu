@@ -24,11 +24,18 @@ namespace
 
 constexpr int block_q = 128, block_k = 64;
 
+// What p is multiplied by before it is rounded. fp16 ends at 2^-24 and loses bits from 2^-14 down,
+// so a weight that is small beside the largest, which is 1, would lose them too; there is room
+// above 1 for 2^15. bf16 has the range of a float.
+template <class T> constexpr float weight_unit = 1.0f;
+template <> constexpr float weight_unit<fp16> = 32768.0f;
+
 template <class T, int d, int warps>
 __global__ void __launch_bounds__(warps * 32)
     attention_kernel(const T *q, const T *k, const T *v, T *o, float *lse, int64_t n, bool causal,
-                     float scale_log2, recorder record)
+                     float scale, recorder record)
 {
+    const float scale_log2 = scale * 1.44269504f;               // exp2 takes the place of exp
     constexpr int threads = warps * 32, rows = block_q / warps; // a warp owns `rows` queries
     const int64_t q_tiles = (n - 1) / block_q + 1;
     const int64_t planes = gridDim.x / q_tiles, bh = blockIdx.x % planes;
@@ -54,7 +61,9 @@ __global__ void __launch_bounds__(warps * 32)
 
         // 1. scores
         auto s = product_abt<T, rows, block_k, d>(q_rows, k_tile);
-        each_element(s, [&](float x, int, int, int) { return x * scale_log2; });
+        each_element(s, [&](float x, int, int, int) {
+            return __fmul_rn(x, scale_log2);
+        }); // what the max sees
         if (j + block_k > n || (causal && j + block_k - 1 > i))
             each_element(s, [&](float x, int t, int h, int c) {
                 const int64_t key = j + c;
@@ -79,7 +88,7 @@ __global__ void __launch_bounds__(warps * 32)
         m = m_new;
 
         // 3. output, not yet normalised
-        add_product(acc, p, v_tile);
+        add_product(acc, p, weight_unit<T>, v_tile);
 
         record.tile(2 * (2 * block_q * block_k * d), 2 * cols * d * static_cast<int>(sizeof(T)));
     }

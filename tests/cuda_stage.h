@@ -89,22 +89,12 @@ Test(SUITE, are_the_rows_of_the_golden_file_reproduced)
 Test(SUITE, are_the_bits_the_same_every_time)
 {
     if (!device_ready()) return;
+    int threads[RUNS];
+    for (int i = 0; i < RUNS; i++) threads[i] = 1 + i % 3;
     for (int turn = 0; turn < 4; turn++) {
         problem p = cuda_turn(turn == 3 ? 6 : turn, 1, 3, turn < 2 ? 65 : 129, BLOCK_Q, BLOCK_K);
-        float *first = NULL, *first_lse = NULL;
         problem_draw(&p, 1, 2);
-        for (int i = 0; i < RUNS; i++) {
-            p.args.threads = 1 + i % 3;
-            problem_run(&p, STAGE);
-            if (i == 0) {
-                first = copy_of(p.o, p.count);
-                first_lse = copy_of(p.lse, p.rows);
-            }
-            cr_expect_arr_eq(p.o, first, (size_t)p.count * sizeof *p.o);
-            cr_expect_arr_eq(p.lse, first_lse, (size_t)p.rows * sizeof *p.lse);
-        }
-        free(first);
-        free(first_lse);
+        expect_same_bits(&p, STAGE, threads, RUNS);
         problem_free(&p);
     }
 }
@@ -214,13 +204,7 @@ Test(SUITE, does_permuting_the_keys_change_next_to_nothing)
     problem_draw(&p, 6, 1);
     problem_run(&p, STAGE);
     float *before = copy_of(p.o, p.count);
-    for (int64_t j = 0; j < 75; j++) // back to front
-        for (int64_t x = 0; x < 64; x++)
-            for (int t = 0; t < 2; t++) {
-                float *tensor = t ? p.v : p.k, swap = tensor[j * 64 + x];
-                tensor[j * 64 + x] = tensor[(149 - j) * 64 + x];
-                tensor[(149 - j) * 64 + x] = swap;
-            }
+    reverse_keys(&p);
     problem_run(&p, STAGE);
     cr_expect_lt(tensor_compare(p.o, before, p.count).max_abs, 0x1p-10);
     free(before);
@@ -623,14 +607,7 @@ Test(SUITE, is_its_trace_that_of_stage_2)
         cr_assert(trace[1].count > 0 && trace[1].count <= trace[0].count);
         cr_assert(SKIPS ? p.args.causal || trace[1].count == trace[0].count
                         : trace[1].count == trace[0].count);
-        for (int64_t t = 0; t < trace[1].count; t++) {
-            const rebase_step *a = &steps[0][t], *b = &steps[1][t];
-            cr_expect(a->first_key == b->first_key && a->keys == b->keys);
-            cr_expect(a->m_old == b->m_old || fabsf(a->m_old - b->m_old) <= 1e-5f);
-            cr_expect_float_eq(a->m_new, b->m_new, 1e-5f);
-            cr_expect_float_eq(a->correction, b->correction, 1e-5f);
-            cr_expect_float_eq(a->l, b->l, 1e-5f * fmaxf(1, a->l));
-        }
+        expect_same_steps(steps[0], steps[1], trace[1].count);
         problem_free(&p);
     }
 }

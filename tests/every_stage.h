@@ -162,19 +162,7 @@ Test(SUITE, are_the_bytes_the_same_at_any_thread_count_and_every_time)
         p.args.block_q = 32;
         p.args.block_k = 48;
         problem_draw(&p, 1, 2);
-        float *first = NULL, *first_lse = NULL;
-        for (int i = 0; i < 6; i++) {
-            p.args.threads = threads[i];
-            problem_run(&p, STAGE);
-            if (i == 0) {
-                first = copy_of(p.o, p.count);
-                first_lse = copy_of(p.lse, p.rows);
-            }
-            cr_expect_arr_eq(p.o, first, (size_t)p.count * sizeof *p.o);
-            cr_expect_arr_eq(p.lse, first_lse, (size_t)p.rows * sizeof *p.lse);
-        }
-        free(first);
-        free(first_lse);
+        expect_same_bits(&p, STAGE, threads, 6);
         problem_free(&p);
     }
 }
@@ -346,13 +334,7 @@ Test(SUITE, does_permuting_the_keys_change_nothing)
     problem_draw(&p, 6, 1);
     problem_run(&p, STAGE);
     float *before = copy_of(p.o, p.count);
-    for (int64_t j = 0; j < 75; j++) // back to front
-        for (int64_t x = 0; x < 16; x++)
-            for (int t = 0; t < 2; t++) {
-                float *tensor = t ? p.v : p.k, swap = tensor[j * 16 + x];
-                tensor[j * 16 + x] = tensor[(149 - j) * 16 + x];
-                tensor[(149 - j) * 16 + x] = swap;
-            }
+    reverse_keys(&p);
     problem_run(&p, STAGE);
     cr_expect_lt(tensor_compare(p.o, before, p.count).max_abs, 2e-6);
     free(before);

@@ -23,6 +23,10 @@ for patch in ${*:-$(cd tests/mutants && ls -- *.patch)}; do
         echo "$name: does not build"; wrong=$((wrong + 1)); continue
     fi
     filter=(); [ -n "${ALL:-}" ] || filter=(--filter "$test")
+    # Without the fault the test must pass: one that always fails would catch everything.
+    if ! (cd "$base" && timeout 300 "build/gcc/tests/$program" --jobs 2 "${filter[@]}") >build/mutants/log 2>&1; then
+        echo "$name: $program $test fails without it"; wrong=$((wrong + 1)); continue
+    fi
     (cd "$work" && timeout 300 "build/gcc/tests/$program" --jobs 2 "${filter[@]}") >build/mutants/log 2>&1
     status=$?
     if ! grep -aq 'Tested: [1-9]' build/mutants/log; then

@@ -6,7 +6,9 @@ export LC_ALL=C
 passed=0 failed=0
 for program in "$@"; do
     echo "== $(basename "$program")"
-    "$program" --jobs "${JOBS:-2}" ${CRITERION_OPTIONS:-} 2>&1 | tee build/test.log
+    jobs=${JOBS:-2}
+    [[ $program != *test_gpu ]] || jobs=1 # one process on the card at a time
+    "$program" --jobs "$jobs" ${CRITERION_OPTIONS:-} 2>&1 | tee build/test.log
     status=${PIPESTATUS[0]}
     synthesis=$(sed 's/\x1b\[[0-9;]*m//g' build/test.log | grep -o 'Tested: [0-9]* | Passing: [0-9]*' | tail -n 1)
     tested=$(echo "$synthesis" | sed 's/Tested: \([0-9]*\).*/\1/') passing=${synthesis##* }

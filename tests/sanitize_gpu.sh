@@ -1,7 +1,7 @@
 #!/usr/bin/env bash
 # compute-sanitizer's four tools over the kernels' matrix of shapes; wants a GPU. Prints a line a
 # tool and fails if one found anything, or if fewer runs came through than were asked for.
-# Called by `make sanitize-gpu`.
+# `make sanitize-gpu` calls it; named tools run alone.
 set -u
 if [ "${1:-}" = matrix ]; then
     for kernel in "stage3 --kernel tensor" "stage3 --kernel scalar" stage4; do
@@ -16,7 +16,7 @@ if [ "${1:-}" = matrix ]; then
     exit 0
 fi
 failed=0
-for tool in memcheck racecheck initcheck synccheck; do
+for tool in ${*:-memcheck racecheck initcheck synccheck}; do
     compute-sanitizer --tool $tool --target-processes all --error-exitcode 9 bash "$0" matrix >build/sanitize.log 2>&1
     status=$?
     runs=$(grep -c '^ran' build/sanitize.log)

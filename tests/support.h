@@ -130,4 +130,47 @@ static inline float *copy_of(const float *x, int64_t count)
     return memcpy(copy, x, (size_t)count * sizeof *copy);
 }
 
+// Runs f with each of those thread counts: the same bits every time.
+static inline void expect_same_bits(problem *p, attention_function *f, const int *threads, int runs)
+{
+    float *first = NULL, *first_lse = NULL;
+    for (int i = 0; i < runs; i++) {
+        p->args.threads = threads[i];
+        problem_run(p, f);
+        if (i == 0) {
+            first = copy_of(p->o, p->count);
+            first_lse = copy_of(p->lse, p->rows);
+        }
+        cr_expect_arr_eq(p->o, first, (size_t)p->count * sizeof *first);
+        cr_expect_arr_eq(p->lse, first_lse, (size_t)p->rows * sizeof *first_lse);
+    }
+    free(first);
+    free(first_lse);
+}
+
+// The keys of a single head, with their values, back to front.
+static inline void reverse_keys(problem *p)
+{
+    const int64_t n = p->args.seq, d = p->args.head_dim;
+    for (int64_t j = 0; j < n / 2; j++)
+        for (int64_t x = 0; x < d; x++)
+            for (int t = 0; t < 2; t++) {
+                float *tensor = t ? p->v : p->k, swap = tensor[j * d + x];
+                tensor[j * d + x] = tensor[(n - 1 - j) * d + x];
+                tensor[(n - 1 - j) * d + x] = swap;
+            }
+}
+
+// Two records of the recurrence, to 1e-5; l to 1e-5 of its size.
+static inline void expect_same_steps(const rebase_step *a, const rebase_step *b, int64_t count)
+{
+    for (int64_t t = 0; t < count; t++, a++, b++) {
+        cr_expect(a->first_key == b->first_key && a->keys == b->keys);
+        cr_expect(a->m_old == b->m_old || fabsf(a->m_old - b->m_old) <= 1e-5f);
+        cr_expect_float_eq(a->m_new, b->m_new, 1e-5f);
+        cr_expect_float_eq(a->correction, b->correction, 1e-5f);
+        cr_expect_float_eq(a->l, b->l, 1e-5f * a->l);
+    }
+}
+
 #endif

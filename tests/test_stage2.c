@@ -48,14 +48,7 @@ Test(stage2, is_its_trace_that_of_stage_1)
             problem_run(&p, s ? STAGE : attention_forward_stage1);
         }
         cr_assert_eq(trace[0].count, trace[1].count);
-        for (int64_t t = 0; t < trace[0].count; t++) {
-            const rebase_step *a = &steps[0][t], *b = &steps[1][t];
-            cr_expect(a->first_key == b->first_key && a->keys == b->keys);
-            cr_expect(a->m_old == b->m_old || fabsf(a->m_old - b->m_old) <= 1e-5f);
-            cr_expect_float_eq(a->m_new, b->m_new, 1e-5f);
-            cr_expect_float_eq(a->correction, b->correction, 1e-5f);
-            cr_expect_float_eq(a->l, b->l, 1e-5f * a->l);
-        }
+        expect_same_steps(steps[0], steps[1], trace[0].count);
         problem_free(&p);
     }
 }
