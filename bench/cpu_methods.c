@@ -80,12 +80,17 @@ static void processor_name(char name[ROW_TEXT])
         if (*c == ',' || *c == '\n') *c = *c == ',' ? ';' : '\0';
 }
 
+// The best of a third of a second: a neighbour on the machine must not pass for a slow processor.
 static double threads_peak_flops(int threads)
 {
-    double sum = 0;
+    double best = 0;
+    for (int attempt = 0; attempt < 20; attempt++) {
+        double sum = 0;
 #pragma omp parallel num_threads(threads) reduction(+ : sum)
-    sum += matmul_peak_flops();
-    return sum;
+        sum += matmul_peak_flops();
+        best = fmax(best, sum);
+    }
+    return best;
 }
 
 void cpu_bench_open(bench_row *common, int threads)
@@ -148,6 +153,9 @@ static attention_status measure(cpu_call *c, bench_row *row)
     row->ms_min = 1e3 * time.min;
     row->ms_max = 1e3 * time.max;
     row->tflops = 1e-12 * attention_useful_flops(&c->args) / time.median;
+    // A peak that a busy neighbour held down is measured again before a row is called an error.
+    if (row->tflops > row->peak_tflops)
+        row->peak_tflops = fmax(row->peak_tflops, 1e-12 * threads_peak_flops((int)row->threads));
     row->share_of_peak = row->tflops / row->peak_tflops;
     snprintf(row->status, ROW_TEXT, "%s", row->share_of_peak > 1 ? "error" : "ok");
     return ATTENTION_OK;

@@ -56,11 +56,10 @@ float bf16_to_float(uint16_t bits)
     return float_of((uint32_t)bits << 16);
 }
 
-float dtype_round(float x, attention_dtype dtype)
+float dtype_round_16(float x, attention_dtype dtype)
 {
-    if (dtype == DTYPE_FP16) return fp16_to_float(fp16_from_float(x));
-    if (dtype == DTYPE_BF16) return bf16_to_float(bf16_from_float(x));
-    return x;
+    return dtype == DTYPE_FP16 ? fp16_to_float(fp16_from_float(x))
+                               : bf16_to_float(bf16_from_float(x));
 }
 
 int dtype_size(attention_dtype dtype)

@@ -17,8 +17,13 @@ float fp16_to_float(uint16_t bits);
 uint16_t bf16_from_float(float x);
 float bf16_to_float(uint16_t bits);
 
-// x rounded to the nearest value of the type; fp32 returns x.
-float dtype_round(float x, attention_dtype dtype);
+// x rounded to the nearest value of the type; fp32 returns x. Inline for fp32's sake: a call per
+// element of O kept its divisions out of vectors, 8% of stage 2's time at N = 512.
+float dtype_round_16(float x, attention_dtype dtype);
+static inline float dtype_round(float x, attention_dtype dtype)
+{
+    return dtype == DTYPE_FP32 ? x : dtype_round_16(x, dtype);
+}
 
 // Bytes of an element: 4, 2, 2.
 int dtype_size(attention_dtype dtype);

@@ -83,8 +83,9 @@ attention_status attention_forward(const float *q, const float *k, const float *
             for (int64_t r = 0; r < rows; r++) {
                 const float *acc_row = acc + r * d;      // [head_dim]
                 float *o_row = o + (bh * n + i + r) * d; // [head_dim]
+                const float sum = l[r];
                 for (int64_t x = 0; x < d; x++)
-                    o_row[x] = dtype_round(l[r] == 0.0f ? 0.0f : acc_row[x] / l[r], args->dtype);
+                    o_row[x] = dtype_round(sum == 0.0f ? 0.0f : acc_row[x] / sum, args->dtype);
                 if (lse) lse[bh * n + i + r] = m[r] + logf(l[r]);
             }
         }
