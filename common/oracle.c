@@ -71,6 +71,12 @@ typedef struct {
     int64_t finite, failed, first_failed;
 } tally;
 
+static void note_failed(tally *t, int64_t at)
+{
+    t->failed++;
+    if (t->first_failed < 0 || at < t->first_failed) t->first_failed = at;
+}
+
 static void judge_row(tally *t, const oracle_row *exact, const float *o, const float *lse,
                       const attention_args *args, int64_t flat)
 {
@@ -90,20 +96,16 @@ static void judge_row(tally *t, const oracle_row *exact, const float *o, const f
             t->rounding_sum += fabs(rounded - exact->o[x]);
             t->finite++;
         }
-        if (!passed) {
-            t->failed++;
-            if (t->first_failed < 0 || flat * d + x < t->first_failed)
-                t->first_failed = flat * d + x;
-        }
+        if (!passed) note_failed(t, flat * d + x);
     }
     if (!lse) return;
     const double value = (double)lse[flat];
     if (isfinite(exact->lse)) {
         const double error = fabs(value - exact->lse) / fmax(1, fabs(exact->lse));
         t->lse_max = fmax(t->lse_max, isnan(error) ? INFINITY : error);
-        t->failed += !(error <= 2e-6);
-    } else {
-        t->failed += !alike(value, exact->lse);
+        if (!(error <= 2e-6)) note_failed(t, flat * d);
+    } else if (!alike(value, exact->lse)) {
+        note_failed(t, flat * d);
     }
 }
 
