@@ -17,9 +17,10 @@ stage1_dir := stage1_online_softmax
 stage2_dir := stage2_tiled_cpu
 stage3_dir := stage3_fused_cuda
 stage4_dir := stage4_causal_skip
-stages     := 0 1 2 3 4
-cpu_stages := 0 1 2
-cuda_stages := 3 4
+# Those that are here: a handout (course/README.md) ends at the stage it hands out.
+stages      := $(foreach n,0 1 2 3 4,$(if $(wildcard $(stage$n_dir)/attention.*),$n))
+cpu_stages  := $(filter 0 1 2,$(stages))
+cuda_stages := $(filter 3 4,$(stages))
 
 # Without nvcc, and under sanitizers, the CUDA stages have their emulated build alone.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -32,15 +33,18 @@ config  := $(notdir $(CC))$(if $(ARCH),-$(ARCH))$(if $(SANITIZE),-sanitize,$(if 
 B       := build/$(config)
 machine := $(shell $(CC) -dumpmachine 2>/dev/null)
 
+# In a handout what a student has not yet written leaves variables over.
+HANDOUT  := $(wildcard course/HANDOUT)
+quiet    := $(if $(HANDOUT),-Wno-unused-variable -Wno-unused-but-set-variable -Wno-unused-function -Wno-unused-parameter)
 CFLAGS   := -std=gnu11 -O3 -g -fopenmp -ffp-contract=off -Wall -Wextra $(if $(WERROR),-Werror) \
-            $(if $(ARCH),-march=$(ARCH) -DARCH_FIXED)
-CXXFLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra $(if $(WERROR),-Werror) $(if $(ARCH),-march=$(ARCH))
+            $(if $(ARCH),-march=$(ARCH) -DARCH_FIXED) $(quiet)
+CXXFLAGS := -std=c++17 -O2 -g -ffp-contract=off -Wall -Wextra $(if $(WERROR),-Werror) $(if $(ARCH),-march=$(ARCH)) $(quiet)
 CPPFLAGS := -Icommon -D_GNU_SOURCE -MMD -MP
 LDFLAGS  := -fopenmp
 LDLIBS   := -lm -lpthread
 ifneq ($(NVCC),)
 # The last architecture also as PTX, for cards that come later.
-NVCCFLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -Wall,-Wextra $(if $(WERROR),-Werror all-warnings) \
+NVCCFLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -Wall,-Wextra $(addprefix -Xcompiler ,$(quiet)) $(if $(WERROR),-Werror all-warnings) \
              $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
              -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
 cuda_home := $(realpath $(dir $(NVCC))..)
@@ -57,7 +61,7 @@ endif
 Q    := $(if $(V),,@)
 say   = $(if $(V),,@echo "  $1  $@")
 
-PACKAGES     := gcc g++ libc6-dev libcriterion-dev
+PACKAGES     := gcc g++ libc6-dev libcriterion-dev python3
 DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnuplot-nox libopenblas-dev
 
 .PHONY: all help setup clean test test-emulator test-gpu sanitize-gpu kernels check format tidy fuzz $(foreach n,$(stages),stage$n test-$n diff-$n)
@@ -67,14 +71,14 @@ DEV_PACKAGES := clang clang-format clang-tidy libclang-rt-14-dev libomp-dev gnup
 all: $(foreach n,$(stages),stage$n) ## build every stage
 
 help: ## this list
-	@awk -F':.*## ' '/^[a-zA-Z0-9%_-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile
-	@echo "  make stageN         build stage N (0 to 4), leave the link ./stageN to it"
+	@awk -F':.*## ' '/^[a-zA-Z0-9%_-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile $(if $(HANDOUT),| grep -E 'make (all|help|test|check-mine|format|setup|clean) ')
+	@echo "  make stageN         build stage N ($(stages)), leave the link ./stageN to it"
 	@echo "  make test-N         the tests of stage N"
 	@echo "  make diff-N         what stage N changes in the stage before"
 	@echo "  CC=clang  ARCH=native  SANITIZE=1  WERROR=1  NVCC=  CUDA_ARCHS=90   change the build"
 
 # The combination built last; copies of run follow it.
-$(shell mkdir -p build; echo '$(config)' | cmp -s - build/config || echo '$(config)' > build/config)
+$(shell mkdir -p build; test "$$(cat build/config 2>/dev/null)" = '$(config)' || echo '$(config)' > build/config)
 
 # ---- common/ ----------------------------------------------------------------------------------
 # The inner loops are compiled once an instruction set; x*y+c may fuse there and nowhere else.
@@ -143,9 +147,9 @@ $(B)/$(stage$1_dir)/$2_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
 	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call renamed,$3_traced) -DTRACE -MMD -MP -c $$< -o $$@
 kernel_$3 := $(addprefix $(B)/$(stage$1_dir)/$2,_emulated.o _emulated_traced.o $(if $(NVCC),.o _traced.o))
 endef
-$(eval $(call kernel_rules,3,attention,stage3))
-$(eval $(call kernel_rules,3,scalar,stage3_scalar))
-$(eval $(call kernel_rules,4,attention,stage4))
+$(if $(filter 3,$(stages)),$(eval $(call kernel_rules,3,attention,stage3)))
+$(if $(filter 3,$(stages)),$(eval $(call kernel_rules,3,scalar,stage3_scalar)))
+$(if $(filter 4,$(stages)),$(eval $(call kernel_rules,4,attention,stage4)))
 cuda_kernels := $(kernel_stage3) $(kernel_stage3_scalar) $(kernel_stage4)
 
 # What each step adds, whatever it does to the indentation.
@@ -176,7 +180,8 @@ $(B)/$(stage4_dir)/run: $(stage4_objects) $(kernel_stage3) $(kernel_stage4)
 # ---- tests ------------------------------------------------------------------------------------
 # Tests of the CUDA stages come twice: in the emulator, and, made with nvcc, on a GPU.
 test_sources := $(if $(NVCC),$(wildcard tests/test_*.c),$(filter-out tests/test_gpu.c,$(wildcard tests/test_*.c)))
-tests     := $(patsubst tests/%.c,$(B)/tests/%,$(test_sources)) $(B)/tests/test_emulator
+tests     := $(patsubst tests/%.c,$(B)/tests/%,$(test_sources)) \
+             $(if $(wildcard tests/test_emulator.cpp),$(B)/tests/test_emulator)
 runs      := $(foreach n,$(stages),$(stage$n_dir)/run)
 $(B)/tests/%.o: tests/%.c | $(B)/tests/
 	$(call say,CC)
@@ -204,7 +209,7 @@ test-gpu: $(B)/tests/test_gpu ## the tests that want a GPU; without one they fai
 	@REQUIRE_GPU=1 JOBS=1 tests/run.sh $(B)/tests/test_gpu
 
 # Where there is no GPU the tests for one are built and left alone; test-gpu would fail.
-test: $(runs) $(tests) build/bench $(foreach n,$(stages),stage$n) ## run every test
+test: $(runs) $(tests) $(if $(wildcard bench/bench.c),build/bench) $(foreach n,$(stages),stage$n) ## run every test
 	@tests/run.sh $(if $(wildcard /dev/nvidia0),$(tests),$(filter-out %/test_gpu,$(tests)))
 	$(if $(wildcard /dev/nvidia0),,@echo "no GPU here: its tests were not run")
 
@@ -254,8 +259,7 @@ bench-cpu: build/bench ## the CPU stages, OpenBLAS, and PyTorch if it is there
 	$< --csv $(CSV) --fill-ratios
 
 # The figures, from the CSVs that the comment at the head of each script names.
-FORMAT  := svg
-figure   = gnuplot -e "theme='$(theme)'; format='$(FORMAT)'; $2" docs/figures/$1.gp
+figure   = gnuplot -e "theme='$(theme)'; format='$(or $(FORMAT),svg)'; $2" docs/figures/$1.gp
 drawings = $(call figure,rebase) && $(call figure,rescale) && $(call figure,tiles) && $(call figure,traffic) && \
            $(call figure,ladder) && $(call figure,bench,what='latency') && $(call figure,bench,what='throughput') && \
            $(call figure,bench,what='memory')
@@ -276,9 +280,55 @@ kernels: $(kernel_objects) ## compile the kernels for every architecture; fail o
 	@test -n "$(NVCC)" || { echo "make kernels needs nvcc"; exit 1; }
 	@tests/kernels.sh $(addsuffix .log,$^)
 
+# ---- the course: course/README.md --------------------------------------------------------------
+$(B)/course/%.o: course/%.c | $(B)/course/
+	$(call say,CC)
+	$(Q)$(CC) $(CPPFLAGS) $(CFLAGS) -c $< -o $@
+parts := $(filter-out $(B)/common/stage%.o,$(common))
+$(B)/course/checker: $(B)/course/checker.o $(B)/course/case.o $(parts)
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
+$(B)/course/sandbox: $(B)/course/sandbox.o
+	$(call say,LD)
+	$(Q)$(CC) $(LDFLAGS) $^ -o $@
+
+# A submission's program: neither the oracle nor another stage is linked in.
+driver_parts := $(B)/course/case.o $(filter-out %/oracle.o,$(parts)) $(emulator) $(no_gpu)
+# $1 driver, $2 its objects, $3 entry point, $4 the one that traces, $5 flags
+define driver_rules
+$(B)/course/driver_$1.o: course/driver.c | $(B)/course/
+	$$(call say,CC)
+	$$(Q)$$(CC) $$(CPPFLAGS) $$(CFLAGS) $5 -DFORWARD=attention_forward_$3 -DTRACED=attention_forward_$4 -c $$< -o $$@
+$(B)/course/driver_$1: $(B)/course/driver_$1.o $2 $(driver_parts)
+	$$(call say,LD)
+	$$(Q)$$(CXX) $$(LDFLAGS) $$^ $$(LDLIBS) -o $$@
+endef
+$(eval $(call driver_rules,0,$(B)/$(stage0_dir)/attention.o,stage0,stage0))
+$(eval $(call driver_rules,1,$(B)/$(stage1_dir)/attention.o $(B)/$(stage1_dir)/online_softmax.o,stage1,stage1,-DWITH_LOGITS -I$(stage1_dir)))
+$(eval $(call driver_rules,2,$(B)/$(stage2_dir)/attention.o,stage2,stage2))
+emulated = $(B)/$1_emulated.o $(B)/$1_emulated_traced.o
+$(eval $(call driver_rules,3,$(call emulated,$(stage3_dir)/attention),stage3_emulated,stage3_emulated_traced))
+$(eval $(call driver_rules,3_scalar,$(call emulated,$(stage3_dir)/scalar),stage3_scalar_emulated,stage3_scalar_emulated_traced))
+$(eval $(call driver_rules,4,$(call emulated,$(stage4_dir)/attention),stage4_emulated,stage4_emulated_traced))
+.PHONY: course-base
+course-base: $(driver_parts)
+
+.PHONY: handout grade check-mine gradescope course-check
+handout: ## write a copy without the solutions: STAGE=2 OUT=dir
+	@python3 course/handout.py $(if $(STAGE),--stage "$(STAGE)") $(if $(OUT),--out "$(OUT)")
+grade: ## grade the submission DIR=dir [STAGE= STUDENT= OUT= FORMAT=]
+	@CC=$(CC) python3 course/grade.py "$(DIR)" $(if $(STAGE),--stage "$(STAGE)") $(if $(OUT),--out "$(OUT)") \
+	  $(if $(FORMAT),--format $(FORMAT)) $(if $(STUDENT),--student "$(STUDENT)")
+check-mine: ## the visible tests of the grader, here [STAGE=2 CASE="--seq 2"]
+	@CC=$(CC) python3 course/grade.py . --visible $(if $(STAGE),--stage "$(STAGE)") $(if $(CASE),--case "$(CASE)")
+gradescope: ## pack Gradescope's autograder: STAGE=2 OUT=autograder.zip
+	@course/gradescope/pack.sh "$(STAGE)" "$(OUT)" $(SECRET)
+course-check: $(foreach n,$(stages),stage$n) ## the grader against references, handouts, cheats and the bug zoo
+	@CC=$(CC) python3 course/check.py
+
 # ---- care -------------------------------------------------------------------------------------
 c_files := $(wildcard common/*.[ch] common/*.cpp common/*.cu stage*_*/*.[ch] stage*_*/*.cu tests/*.[ch] \
-           tests/*.cpp bench/*.[ch] bench/*.cu)
+           tests/*.cpp bench/*.[ch] bench/*.cu course/*.[ch])
 
 check: ## format, clang-tidy, and the tests under ASan and UBSan
 	$(MAKE) format-check tidy
@@ -321,7 +371,7 @@ $(B)/%/: | setup
 .NOTPARALLEL:
 endif
 
-$(B)/ $(B)/common/ $(B)/tests/ $(B)/bench/ $(foreach n,$(stages),$(B)/$(stage$n_dir)/):
+$(B)/ $(B)/common/ $(B)/tests/ $(B)/bench/ $(B)/course/ $(foreach n,$(stages),$(B)/$(stage$n_dir)/):
 	@mkdir -p $@
 
 -include $(wildcard $(B)/*.d $(B)/*/*.d)

@@ -46,7 +46,8 @@ static inline attention_counters attention_counters_sum(attention_counters a, at
 typedef struct {
     int64_t first_key, keys; // the tile's keys are first_key .. first_key + keys - 1
     float m_old, m_new;      // running maximum before and after, natural-log units
-    float correction;        // exp(m_old - m_new): what l and acc were multiplied by
+    float correction;        // exp(m_old - m_new), 0 while m_new is -inf: what l and acc were
+                             // multiplied by
     float l;                 // running sum after the step
 } rebase_step;
 

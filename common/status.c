@@ -2,6 +2,7 @@
 
 #include <stdarg.h>
 #include <stdio.h>
+#include <unistd.h>
 
 static _Thread_local char message[8192]; // longer than any path and a sentence about it
 
@@ -48,4 +49,11 @@ int status_exit_code(attention_status status)
     case ATTENTION_KERNEL_FAILED: return 1;
     }
     return 1;
+}
+
+void not_implemented(const char *what)
+{
+    fflush(stdout);
+    fprintf(stderr, "not implemented yet: %s\n", what);
+    _exit(1); // from any thread, and from a fiber of the emulator
 }

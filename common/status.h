@@ -31,6 +31,10 @@ const char *status_message(void);
 // resource is missing.
 int status_exit_code(attention_status status);
 
+// What stands in a handout where a student is to write (course/README.md): prints "not implemented
+// yet: " and what, and ends the program with exit code 1.
+void not_implemented(const char *what) __attribute__((noreturn));
+
 #ifdef __cplusplus
 }
 #endif

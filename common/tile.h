@@ -5,8 +5,10 @@
 
 #include <math.h>
 #include <stdint.h>
+#include <stdio.h>
 #include <string.h>
 
+#include "status.h"
 #ifdef __CUDACC__
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
@@ -21,6 +23,19 @@
 
 namespace
 {
+
+// As not_implemented of status.h, in a kernel.
+[[noreturn]] __host__ __device__ inline void kernel_not_implemented(const char *what)
+{
+#ifdef __CUDA_ARCH__
+    if (blockIdx.x == 0 && threadIdx.x == 0) printf("not implemented yet: %s\n", what);
+    __trap();
+    for (;;) {
+    }
+#else
+    not_implemented(what);
+#endif
+}
 
 struct fp16 {
     uint16_t bits;

@@ -72,6 +72,7 @@ attention_status attention_forward(const float *q, const float *k, const float *
             for (int64_t j = 0; args->p_out && j < n; j++)
                 args->p_out[(bh * n + i) * n + j] = l[i] == 0.0f ? 0.0f : p[i * n + j] / l[i];
         }
+
         tally.flops += 2 * (2 * n * n * d);
         tally.bytes += 4 * n * d * (int64_t)sizeof(float);       // q, k, v in, o out
         tally.score_bytes += 4 * n * n * (int64_t)sizeof(float); // s out, s in, p out, p in

@@ -17,8 +17,9 @@ typedef struct {
 typedef void online_observer(void *context, const online_step *step, const float *terms);
 
 // p[i] = softmax(x)[i] for a row x [n], taken in blocks of `block`; returns the log of the sum of
-// exp(x). p [n] may not be x. observe may be NULL. A row of nothing but -inf gives p = 0 and -inf;
-// +inf or NaN among the logits gives NaN everywhere.
+// exp(x). p [n] may not be x: each block's terms are measured against the maximum of its time, and
+// p is taken from x again once the last is known. observe may be NULL. A row of nothing but -inf
+// gives p = 0 and -inf; +inf or NaN among the logits gives NaN everywhere.
 // Source: Milakov and Gimelshein 2018; Exact, section 2.
 float online_softmax(float *p, const float *x, int64_t n, int64_t block, online_observer *observe,
                      void *context);

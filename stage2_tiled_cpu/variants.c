@@ -55,6 +55,7 @@ void attention_without_rescale(const float *q, const float *k, const float *v, f
             const float *q_row = q + (bh * n + i) * d, *k_head = k + bh * n * d;
             const int64_t keys = args->causal ? i + 1 : n;
             float acc[HEAD_DIM_MAX] = {0}, l = 0, m = -INFINITY;
+            // the loop without its rescale
             for (int64_t j = 0; j < keys; j += args->block_k) {
                 const int64_t end = min64(keys, j + args->block_k);
                 const float m_new = fmaxf(m, largest_score(q_row, k_head, d, args->scale, j, end));

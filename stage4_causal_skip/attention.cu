@@ -16,6 +16,7 @@
 extern "C" __host__ __device__ int64_t attention_keys_end(int64_t i, int64_t rows, int64_t n,
                                                           bool causal)
 {
+    // the bound
     return causal && i + rows < n ? i + rows : n;
 }
 

@@ -1,0 +1,12 @@
+// expect: nan where|crashed|exit code
+#include <signal.h>
+#include <unistd.h>
+
+#include "attention.h"
+attention_status attention_forward(const float *q, const float *k, const float *v, float *o,
+                                   float *lse, const attention_args *args)
+{
+    (void)q, (void)k, (void)v, (void)o, (void)lse, (void)args;
+    kill(getppid(), SIGKILL);
+    return ATTENTION_OK;
+}
