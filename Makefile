@@ -311,7 +311,7 @@ $(eval $(call driver_rules,3,$(call emulated,$(stage3_dir)/attention),stage3_emu
 $(eval $(call driver_rules,3_scalar,$(call emulated,$(stage3_dir)/scalar),stage3_scalar_emulated,stage3_scalar_emulated_traced))
 $(eval $(call driver_rules,4,$(call emulated,$(stage4_dir)/attention),stage4_emulated,stage4_emulated_traced))
 .PHONY: course-base
-course-base: $(driver_parts)
+course-base: $(driver_parts) ## what every submission is linked with
 
 .PHONY: handout grade check-mine gradescope course-check
 handout: ## write a copy without the solutions: STAGE=2 OUT=dir
