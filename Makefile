@@ -17,10 +17,11 @@ stage1_dir := stage1_online_softmax
 stage2_dir := stage2_tiled_cpu
 stage3_dir := stage3_fused_cuda
 stage4_dir := stage4_causal_skip
+stage5_dir := stage5_async_copy
 # Those that are here: a handout (course/README.md) ends at the stage it hands out.
-stages      := $(foreach n,0 1 2 3 4,$(if $(wildcard $(stage$n_dir)/attention.*),$n))
+stages      := $(foreach n,0 1 2 3 4 5,$(if $(wildcard $(stage$n_dir)/attention.*),$n))
 cpu_stages  := $(filter 0 1 2,$(stages))
-cuda_stages := $(filter 3 4,$(stages))
+cuda_stages := $(filter 3 4 5,$(stages))
 
 # Without nvcc, and under sanitizers, the CUDA stages have their emulated build alone.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -150,7 +151,8 @@ endef
 $(if $(filter 3,$(stages)),$(eval $(call kernel_rules,3,attention,stage3)))
 $(if $(filter 3,$(stages)),$(eval $(call kernel_rules,3,scalar,stage3_scalar)))
 $(if $(filter 4,$(stages)),$(eval $(call kernel_rules,4,attention,stage4)))
-cuda_kernels := $(kernel_stage3) $(kernel_stage3_scalar) $(kernel_stage4)
+$(if $(filter 5,$(stages)),$(eval $(call kernel_rules,5,attention,stage5)))
+cuda_kernels := $(kernel_stage3) $(kernel_stage3_scalar) $(kernel_stage4) $(kernel_stage5)
 
 # What each step adds, whatever it does to the indentation.
 difference = git --no-pager diff --no-index -w --color=auto $1 $2 || true
@@ -161,6 +163,7 @@ diff-3:
 	@$(call difference,$(stage2_dir)/attention.c,$(stage3_dir)/scalar.cu)
 	@$(call difference,$(stage3_dir)/scalar.cu,$(stage3_dir)/attention.cu)
 diff-4: ; @$(call difference,$(stage3_dir)/attention.cu,$(stage4_dir)/attention.cu)
+diff-5: ; @$(call difference,$(stage4_dir)/attention.cu,$(stage5_dir)/attention.cu)
 
 attentions := $(foreach n,$(cpu_stages),$(B)/$(stage$n_dir)/attention.o)
 $(foreach n,$(cpu_stages),$(B)/$(stage$n_dir)/run): $(common) $(no_gpu)
@@ -176,6 +179,7 @@ $(foreach n,$(cuda_stages),$(B)/$(stage$n_dir)/run): $(emulator) $(common) $(gpu
 	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(cudart) -o $@
 $(B)/$(stage3_dir)/run: $(stage3_objects) $(kernel_stage3) $(kernel_stage3_scalar)
 $(B)/$(stage4_dir)/run: $(stage4_objects) $(kernel_stage3) $(kernel_stage4)
+$(B)/$(stage5_dir)/run: $(stage5_objects) $(kernel_stage4) $(kernel_stage5)
 
 # ---- tests ------------------------------------------------------------------------------------
 # Tests of the CUDA stages come twice: in the emulator, and, made with nvcc, on a GPU.
@@ -271,11 +275,11 @@ figures: ## draw docs/figures again, light and dark; FORMAT=png for slides
 mutants: ## put known bugs in, one by one, and see each caught
 	@tests/mutants.sh
 
-sanitize-gpu: stage3 stage4 ## compute-sanitizer over the kernels; wants a GPU
+sanitize-gpu: stage3 stage4 stage5 ## compute-sanitizer over the kernels; wants a GPU
 	@tests/sanitize_gpu.sh
 
 # The objects that nvcc made, and what its assembler said of them.
-kernel_objects := $(if $(NVCC),$(B)/$(stage3_dir)/scalar.o $(B)/$(stage3_dir)/attention.o $(B)/$(stage4_dir)/attention.o)
+kernel_objects := $(if $(NVCC),$(B)/$(stage3_dir)/scalar.o $(B)/$(stage3_dir)/attention.o $(B)/$(stage4_dir)/attention.o $(B)/$(stage5_dir)/attention.o)
 kernels: $(kernel_objects) ## compile the kernels for every architecture; fail on a spill
 	@test -n "$(NVCC)" || { echo "make kernels needs nvcc"; exit 1; }
 	@tests/kernels.sh $(addsuffix .log,$^)

@@ -21,6 +21,7 @@ const gpu_method gpu_methods[] = {
     {"stage3_scalar", "3", "fp16", 64, 32, 0, attention_forward_device_stage3_scalar, nullptr},
     {"stage3", "3", "fp16", 128, 64, 0, attention_forward_device_stage3, nullptr},
     {"stage4", "4", "fp16", 128, 64, 0, attention_forward_device_stage4, nullptr},
+    {"stage5", "5", "fp16", 128, 64, 0, attention_forward_device_stage5, nullptr},
 };
 const int gpu_method_count = sizeof gpu_methods / sizeof *gpu_methods;
 

@@ -77,6 +77,8 @@ static void thread_entry()
     block_state &block = *current_block;
     fiber_entered(block.previous ? &block.previous->context : &block.scheduler);
     block.call(block.kernel, block.arguments);
+    if (!current_thread->copies.empty())
+        fail(current_thread->copies[0].where, "returns without waiting for this copy");
     current_thread->waits_for = "";
     block.finished++;
     give_way(true);
@@ -217,6 +219,7 @@ static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t 
         t.waits_for = nullptr;
         t.where = site("", 0);
         t.accesses = 0;
+        t.copies.clear();
         fiber_prepare(&t.context, stacks.stack(t.id), stacks.bytes(), thread_entry);
         block.runnable.push_back(&t);
     }

@@ -79,6 +79,11 @@ void mma_m16n8k8_fp16(float c[4], const uint32_t a[2], const uint32_t b[1], site
 void shared_read(void *to, uint32_t address, uint32_t bytes, site where);
 void shared_write(uint32_t address, const void *from, uint32_t bytes, site where);
 
+// Copies to shared memory that arrive when their thread waits for them, and are NaN until then;
+// from NULL come zeros. Nobody may touch the target in between.
+void copy_async(uint32_t address, const void *from, uint32_t bytes, site where);
+void wait_for_copies(site where);
+
 struct settings {
     uint64_t seed = 1; // of the order in which threads run
     int threads = 0;   // cores to use; 0: all

@@ -15,6 +15,13 @@ enum { warp_size = 32, logged_accesses = 64 };
 
 struct warp_state;
 
+// A copy to shared memory that its thread has issued and not waited for.
+struct pending_copy {
+    uint32_t address, bytes;
+    site where;
+    unsigned char data[16];
+};
+
 struct thread_state {
     fiber context;
     dim3 index;
@@ -24,6 +31,7 @@ struct thread_state {
     site where;            // of the operation it waits for
     void *arguments;       // of that operation, on its own stack
     int accesses;          // to shared memory since the warp last met
+    std::vector<pending_copy> copies;
 };
 
 // Ordinary loads and stores become one access of the warp only when its lanes are lined up
@@ -48,6 +56,7 @@ struct shadow {
     uint16_t write_line, read_line;
 };
 enum : uint16_t { readers_of_warp = 0x8000, all_readers = 0xffff };
+enum : uint32_t { in_flight = 0xffffffff }; // a write_epoch: a copy is on its way
 
 struct block_state {
     int64_t index; // in the grid, flat

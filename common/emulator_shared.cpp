@@ -35,6 +35,11 @@ void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, s
     const uint32_t epoch = thread.warp->epoch, block_epoch = current_block->epoch;
     const uint16_t id = static_cast<uint16_t>(thread.id);
     for (uint32_t i = 0; i < (bytes + 1) / 2; i++) {
+        if (s[i].write_epoch == in_flight)
+            fail(where,
+                 "(for thread %d) reads byte %u of shared memory, to which a copy of thread %d "
+                 "(line %d) is on its way: it has not waited for it",
+                 thread.id, address + 2 * i, s[i].writer, s[i].write_line);
         if (!s[i].write_epoch)
             fail(where, "(for thread %d) reads byte %u of shared memory, which nobody has written",
                  thread.id, address + 2 * i);
@@ -65,6 +70,11 @@ void shared_check_write(thread_state &thread, uint32_t address, uint32_t bytes, 
     shadow *s = shadows_of(thread, address, bytes, where);
     const uint16_t id = static_cast<uint16_t>(thread.id);
     for (uint32_t i = 0; i < (bytes + 1) / 2; i++) {
+        if (s[i].write_epoch == in_flight)
+            fail(where,
+                 "writes byte %u of shared memory, to which a copy of thread %d (line %d) is on "
+                 "its way",
+                 address + 2 * i, s[i].writer, s[i].write_line);
         if (s[i].write_epoch && s[i].writer != id &&
             unordered(thread, s[i].writer, s[i].write_epoch))
             fail(where,
@@ -118,6 +128,31 @@ void shared_write(uint32_t address, const void *from, uint32_t bytes, site where
     shared_check_write(*current_thread, address, bytes, where);
     log_access(*current_thread, address, bytes, where);
     memcpy(current_block->memory.data() + address, from, bytes);
+}
+
+void copy_async(uint32_t address, const void *from, uint32_t bytes, site where)
+{
+    thread_state &thread = *current_thread;
+    pending_copy copy = {address, bytes, where, {}};
+    if (bytes > sizeof copy.data) fail(where, "copies %u bytes at once", bytes);
+    if (from) memcpy(copy.data, from, bytes);
+    shared_check_write(thread, address, bytes, where); // it may land from now on
+    log_access(thread, address, bytes, where);
+    memset(current_block->memory.data() + address, 0xff, bytes); // NaN in every type
+    shadow *s = shadows_of(thread, address, bytes, where);
+    for (uint32_t i = 0; i < bytes / 2; i++) s[i].write_epoch = in_flight;
+    thread.copies.push_back(copy);
+}
+
+void wait_for_copies(site where)
+{
+    thread_state &thread = *current_thread;
+    for (const pending_copy &copy : thread.copies) {
+        shadow *s = shadows_of(thread, copy.address, copy.bytes, where);
+        for (uint32_t i = 0; i < copy.bytes / 2; i++) s[i].write_epoch = thread.warp->epoch;
+        memcpy(current_block->memory.data() + copy.address, copy.data, copy.bytes);
+    }
+    thread.copies.clear();
 }
 
 int bank_turns(const uint32_t *address, int count, uint32_t bytes)

@@ -163,13 +163,24 @@ inline float exp2_fast(float x)
 // ---- fragments ----
 
 // The 16 x 16 elements at (row, col): x0 x1 x2 x3 are the 8 x 8 tiles top left, bottom left, top
-// right, bottom right.
-template <bool transposed, class T, int rows, int cols>
-__device__ inline void load_16x16(uint32_t x[4], shared_tile<T, rows, cols> tile, int row, int col,
-                                  site where)
+// right, bottom right: a left operand, or, transposed, two right operands x0 x1 and x2 x3.
+template <bool transposed, class Tile>
+__device__ inline void load_16x16(uint32_t x[4], Tile tile, int row, int col, site where)
 {
     const int lane = lane_index();
-    ldmatrix_x4<transposed>(x, tile.address(row + lane % 16, col + lane / 16 * 8), where);
+    ldmatrix_x4<transposed>(x, tile.shifted(tile.address(lane % 16, lane / 16 * 8), row, col),
+                            where);
+}
+
+// The same with top right before bottom left, for the right operands of a b^T. A right operand is
+// a pair of registers side by side: out of the order above every pair would first be moved
+// together.
+template <class Tile>
+__device__ inline void load_right(uint32_t x[4], Tile tile, int row, int col, site where)
+{
+    const int lane = lane_index();
+    ldmatrix_x4<false>(
+        x, tile.shifted(tile.address(lane / 16 * 8 + lane % 8, lane / 8 % 2 * 8), row, col), where);
 }
 
 template <int rows, int cols> struct accumulator {
@@ -219,19 +230,19 @@ __device__ inline void each_element(accumulator<rows, cols> &x, F f)
     }
 }
 
-template <class T, int rows, int d, int tile_rows>
-__device__ inline void load_left(left_operand<T, rows, d> &q, shared_tile<T, tile_rows, d> tile,
-                                 int first_row, site where = site())
+template <class T, int rows, int d, class Tile>
+__device__ inline void load_left(left_operand<T, rows, d> &q, Tile tile, int first_row,
+                                 site where = site())
 {
     for (int t = 0; t < rows / 16; t++)
         for (int k = 0; k < d / 16; k++)
             load_16x16<false>(q.a[t][k], tile, first_row + 16 * t, 16 * k, where);
 }
 
-// q k^T
-template <class T, int rows, int cols, int d>
-__device__ inline accumulator<rows, cols>
-product_abt(const left_operand<T, rows, d> &q, shared_tile<T, cols, d> k_tile, site where = site())
+// q k^T, k_tile [cols, d]
+template <class T, int rows, int cols, int d, class Tile>
+__device__ inline accumulator<rows, cols> product_abt(const left_operand<T, rows, d> &q,
+                                                      Tile k_tile, site where = site())
 {
     auto s = zeros<rows, cols>();
     UNROLL for (int k = 0; k < d / 16; k++)
@@ -239,20 +250,20 @@ product_abt(const left_operand<T, rows, d> &q, shared_tile<T, cols, d> k_tile, s
         UNROLL for (int n = 0; n < cols / 16; n++)
         {
             uint32_t b[4];
-            load_16x16<false>(b, k_tile, 16 * n, 16 * k, where);
+            load_right(b, k_tile, 16 * n, 16 * k, where);
             for (int t = 0; t < rows / 16; t++) {
-                mma(s.c[t][2 * n], q.a[t][k], b[0], b[2], T(), where);
-                mma(s.c[t][2 * n + 1], q.a[t][k], b[1], b[3], T(), where);
+                mma(s.c[t][2 * n], q.a[t][k], b[0], b[1], T(), where);
+                mma(s.c[t][2 * n + 1], q.a[t][k], b[2], b[3], T(), where);
             }
         }
     }
     return s;
 }
 
-// acc += (unit p) v, with unit p rounded to v's type
-template <class T, int rows, int cols, int d>
+// acc += (unit p) v, with unit p rounded to v's type; v_tile [cols, d]
+template <class T, int rows, int cols, int d, template <class, int, int> class Tile>
 __device__ inline void add_product(accumulator<rows, d> &acc, const accumulator<rows, cols> &p,
-                                   float unit, shared_tile<T, cols, d> v_tile, site where = site())
+                                   float unit, Tile<T, cols, d> v_tile, site where = site())
 {
     UNROLL for (int k = 0; k < cols / 16; k++)
     {
@@ -286,15 +297,36 @@ __device__ inline row_vector<rows> row_max(const accumulator<rows, cols> &s, sit
     });
 }
 
+// Over the columns that this lane holds, and then over the four lanes of a row.
 template <int rows, int cols>
-__device__ inline row_vector<rows> row_sum(const accumulator<rows, cols> &p, site where = site())
+__device__ inline row_vector<rows> lane_sum(const accumulator<rows, cols> &p)
 {
     return each_row<rows>([&](int t, int h) {
         float x = 0.0f;
         for (int n = 0; n < cols / 8; n++) x += p.c[t][n][2 * h] + p.c[t][n][2 * h + 1];
-        x += shuffle_xor(x, 1, where);
-        return x + shuffle_xor(x, 2, where);
+        return x;
     });
+}
+
+template <int rows>
+__device__ inline row_vector<rows> across_lanes(const row_vector<rows> &x, site where = site())
+{
+    return each_row<rows>([&](int t, int h) {
+        const float y = x.r[t][h] + shuffle_xor(x.r[t][h], 1, where);
+        return y + shuffle_xor(y, 2, where);
+    });
+}
+
+template <int rows, int cols>
+__device__ inline row_vector<rows> row_sum(const accumulator<rows, cols> &p, site where = site())
+{
+    return across_lanes(lane_sum(p), where);
+}
+
+template <int rows>
+__device__ inline row_vector<rows> times(const row_vector<rows> &x, float factor)
+{
+    return each_row<rows>([&](int t, int h) { return x.r[t][h] * factor; });
 }
 
 template <int rows, int cols>

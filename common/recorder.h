@@ -11,6 +11,7 @@ namespace
 
 struct recorder {
 #ifdef TRACE
+    static constexpr bool listens = true;
     attention_counters *counters; // on the device
     rebase_step *steps;           // on the device, one a key tile; null if no row is traced
     int64_t head, query;          // the traced row
@@ -49,6 +50,7 @@ struct recorder {
                 rebase_step{first_key, keys, m_old * ln2, m_new * ln2, correction, l};
     }
 #else
+    static constexpr bool listens = false;
     explicit recorder(const attention_args *)
     {
     }

@@ -24,6 +24,7 @@ attention_function attention_forward_stage0, attention_forward_stage1, attention
 DECLARE_KERNEL(stage3);
 DECLARE_KERNEL(stage3_scalar);
 DECLARE_KERNEL(stage4);
+DECLARE_KERNEL(stage5);
 
 // One way a kernel was built. `traced` is the same source with its recorder listening: it alone
 // fills counters and traces.
@@ -64,6 +65,11 @@ typedef struct {
 #define STAGE4_TENSOR                                                                              \
     {                                                                                              \
         "tensor", 128, 64, KERNEL_BUILD(stage4_emulated), KERNEL_BUILD_GPU(stage4)                 \
+    }
+
+#define STAGE5_TENSOR                                                                              \
+    {                                                                                              \
+        "tensor", 128, 64, KERNEL_BUILD(stage5_emulated), KERNEL_BUILD_GPU(stage5)                 \
     }
 
 // The bound of stage 4's key loop: see stage4_causal_skip/attention.cu.

@@ -155,6 +155,12 @@ template <class T, int rows, int cols> struct shared_tile {
     {
         return start + static_cast<uint32_t>((row * stride + col) * static_cast<int>(sizeof(T)));
     }
+    // `rows` and `cols` further, multiples of 16: cheap where they are constants.
+    __device__ uint32_t shifted(uint32_t address, int down, int right) const
+    {
+        return address +
+               static_cast<uint32_t>((down * stride + right) * static_cast<int>(sizeof(T)));
+    }
     __device__ T get(int row, int col, site where = site()) const
     {
         return shared_load<T>(address(row, col), where);

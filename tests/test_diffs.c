@@ -21,16 +21,17 @@ static int changed_lines(const char *before, const char *after)
 static const char *const stage_files[] = {
     "stage0_explicit/attention.c",    "stage1_online_softmax/attention.c",
     "stage2_tiled_cpu/attention.c",   "stage3_fused_cuda/scalar.cu",
-    "stage3_fused_cuda/attention.cu", "stage4_causal_skip/attention.cu"};
-enum { FILES = sizeof stage_files / sizeof *stage_files, CUDA_FILES = 3 };
+    "stage3_fused_cuda/attention.cu", "stage4_causal_skip/attention.cu",
+    "stage5_async_copy/attention.cu"};
+enum { FILES = sizeof stage_files / sizeof *stage_files, CUDA_FILES = 4 };
 
 // A loop that became blockIdx or a thread indents its body less: like `make diff-N`, this does not
 // count indentation.
 Test(diffs, does_each_stage_stay_within_its_budget_of_changed_lines)
 {
-    const int budget[] = {70, 90, 110, 0, 12}; // scalar to tensor cores has none
-    int changed[5];
-    for (int i = 0; i < 5; i++) {
+    const int budget[] = {70, 90, 110, 0, 12, 80}; // scalar to tensor cores has none
+    int changed[6];
+    for (int i = 0; i < 6; i++) {
         changed[i] = changed_lines(stage_files[i], stage_files[i + 1]);
         cr_expect(changed[i] > 0 && (budget[i] == 0 || changed[i] <= budget[i]), "%s: %d",
                   stage_files[i + 1], changed[i]);
@@ -40,11 +41,12 @@ Test(diffs, does_each_stage_stay_within_its_budget_of_changed_lines)
     snprintf(line[1], sizeof line[1], "| %d |", changed[1]);
     snprintf(line[2], sizeof line[2], "| %d, then %d |", changed[2], changed[3]);
     snprintf(line[3], sizeof line[3], "| %d |", changed[4]);
+    snprintf(line[4], sizeof line[4], "| %d |", changed[5]);
     FILE *readme = fopen("README.md", "r");
     cr_assert_not_null(readme);
     text[fread(text, 1, sizeof text - 1, readme)] = '\0';
     fclose(readme);
-    for (int i = 0; i < 4; i++)
+    for (int i = 0; i < 5; i++)
         cr_expect(strstr(text, line[i]), "README.md does not say %s", line[i]);
 }
 
@@ -91,20 +93,22 @@ Test(diffs, is_attention_forward_the_only_symbol_a_stage_exports)
 Test(diffs, does_no_cuda_object_share_a_name_with_another)
 {
     char command[512], name[512] = "";
-    snprintf(command, sizeof command,
-             "for o in build/$(cat build/config)/stage[34]_*/*.o; do nm -g --defined-only $o | awk "
-             "'$2 != \"V\" {print $3}' | grep -v '^__odr_asan\\|^_ZNSt\\|^_ZSt\\|^__asan' | sort "
-             "-u; done | "
-             "sort | uniq -d | grep -v '^_ZN8emulator\\|^main$\\|^print_receipts$\\|^_Z' ");
+    snprintf(
+        command, sizeof command,
+        "for o in build/$(cat build/config)/stage[345]_*/*.o; do nm -g --defined-only $o | awk "
+        "'$2 != \"V\" {print $3}' | grep -v '^__odr_asan\\|^_ZNSt\\|^_ZSt\\|^__asan' | sort "
+        "-u; done | "
+        "sort | uniq -d | grep -v '^_ZN8emulator\\|^main$\\|^print_receipts$\\|^_Z' ");
     FILE *pipe = popen(command, "r");
     cr_assert_not_null(pipe);
     cr_expect_eq(fscanf(pipe, "%511s", name), EOF, "%s is in two objects", name);
     pclose(pipe);
-    snprintf(command, sizeof command,
-             "for o in build/$(cat build/config)/stage[34]_*/*.o; do nm -g --defined-only $o | awk "
-             "'{print $3}' | grep GLOBAL__N__ | grep -o "
-             "'GLOBAL__N__[0-9a-f]*_[0-9]*_[a-z_]*_cu_[0-9a-f]*' | sort -u; done | sort "
-             "| uniq -d");
+    snprintf(
+        command, sizeof command,
+        "for o in build/$(cat build/config)/stage[345]_*/*.o; do nm -g --defined-only $o | awk "
+        "'{print $3}' | grep GLOBAL__N__ | grep -o "
+        "'GLOBAL__N__[0-9a-f]*_[0-9]*_[a-z_]*_cu_[0-9a-f]*' | sort -u; done | sort "
+        "| uniq -d");
     pipe = popen(command, "r");
     cr_assert_not_null(pipe);
     cr_expect_eq(fscanf(pipe, "%511s", name), EOF, "%s is in two objects", name);
@@ -114,7 +118,7 @@ Test(diffs, does_no_cuda_object_share_a_name_with_another)
 Test(diffs, do_the_cuda_stages_export_their_entry_points_alone)
 {
     const char *const objects[] = {"stage3_fused_cuda/scalar", "stage3_fused_cuda/attention",
-                                   "stage4_causal_skip/attention"};
+                                   "stage4_causal_skip/attention", "stage5_async_copy/attention"};
     for (int s = 0; s < CUDA_FILES; s++) {
         char command[512], name[512];
         snprintf(

@@ -7,6 +7,7 @@
 #include <string>
 #include <vector>
 
+#include "async.h"
 #include "fragment.h"
 #include "half.h"
 #include "oracle.h"
@@ -185,6 +186,25 @@ void unaligned_kernel(const uint16_t *from)
     global_load_16(from + 1 + threadIdx.x * 8, site());
 }
 
+// 32 threads copy 16 bytes each, and every thread looks at what its neighbour's copy brought.
+enum copy_fault { NO_FAULT, NO_WAIT, NO_BARRIER, WRITTEN_OVER, NEVER_WAITED, UNALIGNED };
+
+void copy_kernel(const uint16_t *from, uint16_t *out, copy_fault fault)
+{
+    const unsigned id = threadIdx.x;
+    copy_async_16(16 * id, from + 8 * id + (fault == UNALIGNED), id % 2 == 0, site());
+    if (fault == WRITTEN_OVER) {
+        const uint16_t value = 1;
+        emulator::shared_write(16 * id + 2, &value, 2, site());
+    }
+    if (fault == NEVER_WAITED) return;
+    if (fault != NO_WAIT) wait_for_copies();
+    if (fault != NO_BARRIER) barrier();
+    const unsigned other = fault == NO_WAIT ? id : (id + 1) % 32;
+    for (unsigned i = 0; i < 8; i++)
+        emulator::shared_read(out + 8 * other + i, 16 * other + 2 * i, 2, site());
+}
+
 } // namespace
 
 Test(emulator, does_shuffle_xor_exchange_lanes_within_each_warp)
@@ -286,6 +306,45 @@ Test(emulator, is_an_unaligned_16_byte_load_caught)
                    "multiple of 16"));
 }
 
+Test(emulator, do_copies_arrive_and_zeros_where_nothing_is_valid)
+{
+    alignas(16) uint16_t from[32 * 8];
+    uint16_t out[32 * 8];
+    for (unsigned i = 0; i < 32 * 8; i++) from[i] = static_cast<uint16_t>(i + 1);
+    for (uint64_t seed = 1; seed < 10; seed++) {
+        emulator::current_settings().seed = seed;
+        cr_assert(fine(launch(copy_kernel, 1, 32, 512, static_cast<const uint16_t *>(from),
+                              static_cast<uint16_t *>(out), NO_FAULT)));
+        for (unsigned i = 0; i < 32 * 8; i++) cr_expect_eq(out[i], i / 8 % 2 ? 0 : i + 1);
+    }
+}
+
+Test(emulator, is_a_copy_not_waited_for_caught)
+{
+    const struct {
+        copy_fault fault;
+        const char *word;
+    } faults[] = {{NO_WAIT, "has not waited for it"},
+                  {NO_BARRIER, "no barrier between"},
+                  {WRITTEN_OVER, "is on its way"},
+                  {NEVER_WAITED, "returns without waiting"},
+                  {UNALIGNED, "multiple of 16"}};
+    alignas(16) uint16_t from[32 * 8 + 8] = {};
+    uint16_t out[32 * 8];
+    for (const auto &f : faults)
+        for (uint64_t seed = 1; seed < 10; seed++) {
+            emulator::current_settings().seed = seed;
+            const std::string message =
+                launch(copy_kernel, 1, 32, 512, static_cast<const uint16_t *>(from),
+                       static_cast<uint16_t *>(out), f.fault);
+            // Without a barrier the neighbour may be early or late.
+            const bool other = f.fault == NO_BARRIER && (says(message, "is on its way") ||
+                                                         says(message, "nobody has written"));
+            cr_expect((says(message, f.word) || other) && says(message, "thread"), "%d: %s",
+                      f.fault, message.c_str());
+        }
+}
+
 Test(emulator, is_a_launch_the_hardware_would_refuse_refused)
 {
     cr_expect_not(fine(launch(unwritten_kernel, 1, 33, 64, 0)));
@@ -347,7 +406,8 @@ Test(emulated_attention, are_the_bytes_the_same_in_any_order)
 Test(emulated_attention, are_there_no_bank_conflicts)
 {
     for (attention_function *forward :
-         {attention_forward_stage3_emulated, attention_forward_stage4_emulated})
+         {attention_forward_stage3_emulated, attention_forward_stage4_emulated,
+          attention_forward_stage5_emulated})
         for (int64_t d : {64, 128}) {
             cr_assert_not(attend(forward, d, DTYPE_FP16).empty(), "%s", status_message());
             cr_expect_gt(emulator::last_launch().shared_accesses, 1000);

@@ -29,6 +29,16 @@
 #undef STAGE
 #undef TRACED
 #undef PREVIOUS
+#define SUITE    gpu_stage5
+#define STAGE    attention_forward_stage5
+#define TRACED   attention_forward_stage5_traced
+#define PREVIOUS attention_forward_stage4
+#include "cuda_stage.h"
+
+#undef SUITE
+#undef STAGE
+#undef TRACED
+#undef PREVIOUS
 #undef SKIPS
 #undef BLOCK_Q
 #undef BLOCK_K
@@ -41,13 +51,15 @@
 #define BLOCK_K  32
 #include "cuda_stage.h"
 
-static attention_function *const on_gpu[] = {attention_forward_stage3, attention_forward_stage4};
+static attention_function *const on_gpu[] = {attention_forward_stage3, attention_forward_stage4,
+                                             attention_forward_stage5};
+enum { ON_GPU_COUNT = 3 };
 
 // R14's six long cases, and the mean error up to N = 4096.
 Test(gpu, are_the_long_cases_right, .timeout = 300)
 {
     if (!device_ready()) return;
-    for (int s = 0; s < 2; s++)
+    for (int s = 0; s < ON_GPU_COUNT; s++)
         for (int turn = 0; turn < 8; turn++)
             for (int64_t n = 2048; n <= 8192; n *= 2) {
                 problem p = cuda_turn(turn, 1, 4, n, 128, 64);
@@ -68,7 +80,7 @@ Test(gpu, are_the_long_cases_right, .timeout = 300)
 Test(gpu, are_70000_heads_no_limit)
 {
     if (!device_ready()) return;
-    for (int s = 0; s < 2; s++) {
+    for (int s = 0; s < ON_GPU_COUNT; s++) {
         problem p = cuda_turn(4, 7, 10000, 2, 128, 64);
         problem_draw(&p, 3, 1);
         problem_run(&p, on_gpu[s]);
@@ -82,8 +94,8 @@ Test(gpu, do_positions_beyond_16_bits_count, .timeout = 300)
 {
     if (!device_ready()) return;
     const int64_t lengths[] = {32768, 32769, 65537};
-    for (int i = 0; i < 6; i++) {
-        const int64_t n = lengths[i / 2];
+    for (int i = 0; i < 3 * ON_GPU_COUNT; i++) {
+        const int64_t n = lengths[i / ON_GPU_COUNT];
         problem p = cuda_turn(4, 1, 1, n, 128, 64);
         p.args.scale = 1;
         fill(p.q, p.count, 0);
@@ -92,7 +104,7 @@ Test(gpu, do_positions_beyond_16_bits_count, .timeout = 300)
         set_column(p.q, n, 64, 0, 1);
         p.k[(n - 1) * 64] = 200;
         fill(p.v + (n - 1) * 64, 64, 5);
-        problem_run(&p, on_gpu[i % 2]);
+        problem_run(&p, on_gpu[i % ON_GPU_COUNT]);
         for (int64_t r = 0; r < n - 1; r++) cr_assert_eq(p.o[r * 64 + 7], 1, "row %" PRId64, r);
         cr_expect_eq(p.o[(n - 1) * 64 + 7], 5);
         problem_free(&p);
@@ -107,7 +119,7 @@ Test(gpu, are_tensors_beyond_31_bits_right_to_the_last_row, .timeout = 600)
     enum { N = 128, D = 64, HEADS = 262144 + 3 };
     problem last = cuda_turn(4, 1, 1, N, 128, 64);
     problem_draw(&last, 5, 1);
-    problem_run(&last, attention_forward_stage4);
+    problem_run(&last, attention_forward_stage5);
     const int64_t head = N * D, count = head * HEADS;
     cr_assert_gt(count, INT64_C(1) << 31);
     float *x[4];
@@ -120,7 +132,7 @@ Test(gpu, are_tensors_beyond_31_bits_right_to_the_last_row, .timeout = 600)
     }
     attention_args args = last.args;
     args.heads = HEADS;
-    const attention_status status = attention_forward_stage4(x[0], x[1], x[2], x[3], NULL, &args);
+    const attention_status status = attention_forward_stage5(x[0], x[1], x[2], x[3], NULL, &args);
     cr_assert_eq(status, ATTENTION_OK, "%s", status_message());
     cr_expect_arr_eq(x[3] + count - head, last.o, (size_t)head * sizeof(float));
     for (int64_t i = count - 3 * head; i < count - head; i++) cr_assert_eq(x[3][i], 0);

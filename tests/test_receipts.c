@@ -120,3 +120,14 @@ Test(receipts, does_stage_4_print_r12_and_r13)
     cr_expect_null(strstr(p->out, "FAILED"));
     free(p);
 }
+
+Test(receipts, does_stage_5_stand_beside_stage_4)
+{
+    process *p = process_run("stage5_async_copy/run --device cpu");
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect_leq(longest_line(p->out), 80);
+    EXPECT_ROWS(p->out, "\n D=64: 4 32 128 32 128 64 8", "\n D=128: 8 16 128 64 256 32 8",
+                "against float64 and stage 4", "\n fp16 D=64", "\n bf16 D=128 causal", "ok: ");
+    cr_expect_null(strstr(p->out, "FAILED"));
+    free(p);
+}
