@@ -6,7 +6,7 @@ load 'docs/figures/style.gp'
 if (!exists("data")) data = 'bench/results/h200/bench.csv'
 if (!readable(data)) exit error sprintf("ladder: cannot read %s; make bench-full writes one", data)
 if (!exists("seq")) seq = 8192
-steps = 'explicit_fp32 explicit_fp16 stage3_scalar stage3 stage4 triton_64x64 sdpa_flash sdpa_cudnn'
+steps = 'explicit_fp32 explicit_fp16 stage3_scalar stage3 stage4 stage5 triton_64x64 sdpa_flash sdpa_cudnn'
 rate(m, c) = real('0'.system(sprintf("awk -F, -v m=%s -v c=%d -v s=%d 'NR == 1 {for (i = 1; i <= NF; i++) n[$i] = i} $n[\"method\"] == m && $n[\"status\"] == \"ok\" && $n[\"head_dim\"] == 64 && $n[\"causal\"] == c && $n[\"batch\"] == 1 && $n[\"seq\"] == s {print $n[\"tflops\"]}' '%s'", m, c, seq, data)))
 total = 0
 array off[words(steps)]; array on[words(steps)]
@@ -15,7 +15,9 @@ if (total == 0) { eval empty(sprintf('no rows of N = %d in %s', seq, data)); exi
 gpu = system(sprintf("awk -F, 'NR == 2 {print $3}' '%s'", data))
 set title sprintf('The ladder: useful TFLOP/s at N = %d, B=1 H=16 D=64, %s', seq, gpu)
 set yrange [words(steps) + 0.6:0.4]
-set xrange [0:*]
+largest = 0
+do for [i=1:words(steps)] { largest = off[i] > largest ? off[i] : on[i] > largest ? on[i] : largest }
+set xrange [0:1.08 * largest]
 set xlabel 'TFLOP/s'
 set ytics ()
 do for [i=1:words(steps)] { set ytics add (word(steps, i) i) }

@@ -11,6 +11,7 @@ paper = dark ? '#0d1117' : '#ffffff'
 file = 'docs/figures/'.name.(dark ? '-dark' : '').'.'.format
 # The Okabe-Ito colours, told apart with any kind of colour blindness.
 blue = dark ? '#56b4e9' : '#0072b2'; orange = '#e69f00'; green = '#009e73'; red = '#d55e00'
+violet = dark ? '#b794f4' : '#5e3c99'
 pink = '#cc79a7'; grey = dark ? '#8b949e' : '#6e7781'; sky = dark ? '#a5d6ff' : '#56b4e9'
 if (format eq 'png') {
     set terminal pngcairo size 2*width,2*height fontscale 2 linewidth 2 noenhanced font 'DejaVu Sans,12' background rgb paper
