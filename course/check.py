@@ -16,7 +16,7 @@ from pathlib import Path
 
 import grade
 import handout
-from grade import PROGRAMS, TREE, Folder, Grader, Stop, Workshop, asked_files, rows_of
+from grade import PROGRAMS, TREE, Folder, Grader, Workshop, asked_files, finish, rows_of
 
 
 def results_of(workshop, source, stage, first_failure=False, tests=None):
@@ -262,8 +262,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Stop as stop:
-        print(stop, file=sys.stderr)
-        sys.exit(stop.code)
+    finish(main)

@@ -9,10 +9,9 @@ import argparse
 import csv
 import re
 import shutil
-import sys
 from pathlib import Path
 
-from grade import HERE, TREE, Stop, asked_files, rows_of
+from grade import HERE, TREE, Stop, asked_files, finish, rows_of
 
 BOOKKEEPING = re.compile(r"\b(trace_rebase|record_rows|record\.rebase|online_step|observe|int64_t row) *[\(=]|online_step|observe")
 STAGE_FOLDERS = ["stage0_explicit", "stage1_online_softmax", "stage2_tiled_cpu", "stage3_fused_cuda",
@@ -162,11 +161,4 @@ def main():
 
 
 if __name__ == "__main__":
-    try:
-        sys.exit(main())
-    except Stop as stop:
-        print(stop, file=sys.stderr)
-        sys.exit(stop.code)
-    except OSError as error:
-        print(error, file=sys.stderr)
-        sys.exit(3)
+    finish(main)
