@@ -76,7 +76,7 @@ help: ## this list
 	@echo "  make stageN         build stage N ($(stages)), leave the link ./stageN to it"
 	@echo "  make test-N         the tests of stage N"
 	@echo "  make diff-N         what stage N changes in the stage before"
-	@echo "  CC=clang  ARCH=native  SANITIZE=1  WERROR=1  NVCC=  CUDA_ARCHS=90   change the build"
+	@echo "  change the build: CC=clang ARCH=native SANITIZE=1 WERROR=1 NVCC= CUDA_ARCHS=90"
 
 # The combination built last; copies of run follow it.
 $(shell mkdir -p build; test "$$(cat build/config 2>/dev/null)" = '$(config)' || echo '$(config)' > build/config)
@@ -268,7 +268,7 @@ drawings = $(call figure,rebase) && $(call figure,rescale) && $(call figure,tile
            $(call figure,ladder) && $(call figure,bench,what='latency') && $(call figure,bench,what='throughput') && \
            $(call figure,bench,what='memory')
 .PHONY: figures
-figures: ## draw docs/figures again, light and dark; FORMAT=png for slides
+figures: ## draw docs/figures, light and dark; FORMAT=png for slides
 	$(foreach theme,light dark,$(drawings) &&) true
 
 .PHONY: mutants
@@ -280,7 +280,7 @@ sanitize-gpu: stage3 stage4 stage5 ## compute-sanitizer over the kernels; wants 
 
 # The objects that nvcc made, and what its assembler said of them.
 kernel_objects := $(if $(NVCC),$(B)/$(stage3_dir)/scalar.o $(B)/$(stage3_dir)/attention.o $(B)/$(stage4_dir)/attention.o $(B)/$(stage5_dir)/attention.o)
-kernels: $(kernel_objects) ## compile the kernels for every architecture; fail on a spill
+kernels: $(kernel_objects) ## compile the kernels for every card; fail on a spill
 	@test -n "$(NVCC)" || { echo "make kernels needs nvcc"; exit 1; }
 	@tests/kernels.sh $(addsuffix .log,$^)
 
@@ -320,14 +320,14 @@ course-base: $(driver_parts) ## what every submission is linked with
 .PHONY: handout grade check-mine gradescope course-check
 handout: ## write a copy without the solutions: STAGE=2 OUT=dir
 	@python3 course/handout.py $(if $(STAGE),--stage "$(STAGE)") $(if $(OUT),--out "$(OUT)")
-grade: ## grade the submission DIR=dir [STAGE= STUDENT= OUT= FORMAT=]
+grade: ## grade the folder DIR= [STAGE= STUDENT= OUT= FORMAT=]
 	@CC=$(CC) python3 course/grade.py "$(DIR)" $(if $(STAGE),--stage "$(STAGE)") $(if $(OUT),--out "$(OUT)") \
 	  $(if $(FORMAT),--format $(FORMAT)) $(if $(STUDENT),--student "$(STUDENT)")
-check-mine: ## the visible tests of the grader, here [STAGE=2 CASE="--seq 2"]
+check-mine: ## the grader's visible tests, here [STAGE=2 CASE="--seq 2"]
 	@CC=$(CC) python3 course/grade.py . --visible $(if $(STAGE),--stage "$(STAGE)") $(if $(CASE),--case "$(CASE)")
 gradescope: ## pack Gradescope's autograder: STAGE=2 OUT=autograder.zip
 	@course/gradescope/pack.sh "$(STAGE)" "$(OUT)" $(SECRET)
-course-check: $(foreach n,$(stages),stage$n) ## the grader against references, handouts, cheats and the bug zoo
+course-check: $(foreach n,$(stages),stage$n) ## grade references, handouts, cheats, the bug zoo
 	@CC=$(CC) python3 course/check.py
 
 # ---- care -------------------------------------------------------------------------------------
