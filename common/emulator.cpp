@@ -77,8 +77,7 @@ static void thread_entry()
     block_state &block = *current_block;
     fiber_entered(block.previous ? &block.previous->context : &block.scheduler);
     block.call(block.kernel, block.arguments);
-    if (!current_thread->copies.empty())
-        fail(current_thread->copies[0].where, "returns without waiting for this copy");
+    check_copies_waited_for();
     current_thread->waits_for = "";
     block.finished++;
     give_way(true);

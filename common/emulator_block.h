@@ -95,6 +95,9 @@ void settle_accesses(block_state &block, warp_state &warp);
 void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, site where);
 void shared_check_write(thread_state &thread, uint32_t address, uint32_t bytes, site where);
 
+// Fails if the running thread, which is about to end, has copies on their way.
+void check_copies_waited_for();
+
 // Turns that shared memory needs for `count` accesses of `bytes` each, made at once.
 int bank_turns(const uint32_t *address, int count, uint32_t bytes);
 

@@ -155,6 +155,13 @@ void wait_for_copies(site where)
     thread.copies.clear();
 }
 
+void check_copies_waited_for()
+{
+    const thread_state &thread = *current_thread;
+    if (!thread.copies.empty())
+        fail(thread.copies[0].where, "returns without waiting for this copy");
+}
+
 int bank_turns(const uint32_t *address, int count, uint32_t bytes)
 {
     uint32_t words[warp_size * 4];
