@@ -183,7 +183,8 @@ $(B)/$(stage5_dir)/run: $(stage5_objects) $(kernel_stage4) $(kernel_stage5)
 
 # ---- tests ------------------------------------------------------------------------------------
 # Tests of the CUDA stages come twice: in the emulator, and, made with nvcc, on a GPU.
-test_sources := $(if $(NVCC),$(wildcard tests/test_*.c),$(filter-out tests/test_gpu.c,$(wildcard tests/test_*.c)))
+# Under sanitizers the samples of the READMEs are left out: the programs are run by the other tests.
+test_sources := $(filter-out $(if $(NVCC),,tests/test_gpu.c) $(if $(SANITIZE),tests/test_readme.c),$(wildcard tests/test_*.c))
 tests     := $(patsubst tests/%.c,$(B)/tests/%,$(test_sources)) \
              $(if $(wildcard tests/test_emulator.cpp),$(B)/tests/test_emulator)
 runs      := $(foreach n,$(stages),$(stage$n_dir)/run)
