@@ -293,7 +293,7 @@ parts := $(filter-out $(B)/common/stage%.o,$(common))
 $(B)/course/checker: $(B)/course/checker.o $(B)/course/case.o $(parts)
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $^ $(LDLIBS) -o $@
-$(B)/course/sandbox: $(B)/course/sandbox.o
+$(B)/course/sandbox: $(B)/course/sandbox.o $(B)/common/options.o $(B)/common/status.o
 	$(call say,LD)
 	$(Q)$(CC) $(LDFLAGS) $^ -o $@
 

@@ -65,8 +65,8 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     const int64_t blocks = args->batch * args->heads * ((n - 1) / block_q + 1);
     int most = 0;
     cudaFuncAttributes built;
-    if (n > INT32_MAX)
-        return status_fail(ATTENTION_BAD_ARGUMENT, "%lld keys: the kernels count up to 2147483647",
+    if (n > INT32_MAX - block_q) // no position of a tile may be more
+        return status_fail(ATTENTION_BAD_ARGUMENT, "seq %lld: kernels count positions in 31 bits",
                            static_cast<long long>(n));
     if (blocks > INT32_MAX)
         return status_fail(ATTENTION_BAD_ARGUMENT, "%lld query tiles: a grid holds 2147483647",

@@ -155,7 +155,7 @@ template <class T, int rows, int cols> struct shared_tile {
     {
         return start + static_cast<uint32_t>((row * stride + col) * static_cast<int>(sizeof(T)));
     }
-    // `rows` and `cols` further, multiples of 16: cheap where they are constants.
+    // The address of what lies `down` rows and `right` columns further.
     __device__ uint32_t shifted(uint32_t address, int down, int right) const
     {
         return address +

@@ -1,8 +1,9 @@
 // driver.c: the program a submission is linked into: tensors in, tensors out, no judgement.
 //
 // It is given what a case says (case.h), reads dir/q.npy, k.npy and v.npy, calls the submission and
-// writes o.npy and lse.npy; with --trace or --tiles also steps.csv. The grader runs it in a sandbox
-// and believes nothing but those files. Neither the oracle nor another stage is linked in.
+// writes o.npy, lse.npy and steps.csv: the tally of tiles and, with --trace, the row's steps. The
+// grader runs it in a sandbox and believes nothing but those files. Neither the oracle nor another
+// stage is linked in.
 // Build: the grader's Makefile rule; FORWARD and TRACED name the entry points.
 #include <inttypes.h>
 #include <math.h>

@@ -24,9 +24,12 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 TREE = HERE.parent
 PROGRAMS = {"0": ["0"], "1": ["1"], "2": ["2"], "3": ["3", "3_scalar"], "4": ["4"]}
-HEADERS = {"1": ["stage1_online_softmax/online_softmax.h"]}
 NOT_GIVEN = ("oracle", "stage.", "stage_")  # of common/: what knows the answer
 BUILD_SECONDS, RUN_SECONDS = 120, 10
+
+
+def folder_of(stage):
+    return next(TREE.glob(f"stage{stage}_*")).name
 
 
 class Stop(Exception):
@@ -45,7 +48,7 @@ def rows_of(name):
 def asked_files(stage):
     """The files of a stage that a student writes, in the order of regions.csv."""
     files = [r["file"] for r in rows_of("regions.csv") if r["stage"] == stage]
-    own = [f for f in files if f.startswith(f"stage{stage}_")]
+    own = [f for f in files if f.startswith(folder_of(stage))]
     return [f for f in dict.fromkeys(own) if Path(f).name != "variants.c"]
 
 
@@ -73,7 +76,11 @@ class Workshop:
     @staticmethod
     def copy_tree(to, wanted, course_files):
         files = [TREE / "Makefile"] + [f for f in sorted((TREE / "common").iterdir()) if wanted(f.name)]
-        for file in files + [HERE / name for name in course_files]:
+        files += [HERE / name for name in course_files]
+        for old in [*to.glob("common/*"), *to.glob("course/*")]:
+            if TREE / old.relative_to(to) not in files:
+                old.unlink()
+        for file in files:
             target = to / file.relative_to(TREE)
             target.parent.mkdir(parents=True, exist_ok=True)
             if not target.exists() or target.stat().st_mtime != file.stat().st_mtime:
@@ -158,9 +165,10 @@ class Submission:
     def __init__(self, workshop, source, stage, folder, flat=False):
         self.workshop, self.folder, self.tree, self.flat = workshop, folder, folder / "tree", flat
         shutil.copytree(workshop.base, self.tree, symlinks=True)
-        for name in HEADERS.get(stage, []):
-            (self.tree / name).parent.mkdir(exist_ok=True)
-            shutil.copy2(TREE / name, self.tree / name)
+        stage_folder = folder_of(stage)
+        (self.tree / stage_folder).mkdir()
+        for header in (TREE / stage_folder).glob("*.h"):
+            shutil.copy2(header, self.tree / stage_folder)
         self.problem = self.take(Path(source), stage) or self.build(stage)
 
     def take(self, source, stage):
@@ -172,7 +180,6 @@ class Submission:
                 return f"{name} is not there"
             if not stat.S_ISREG(file.lstat().st_mode) or file.stat().st_size > 1 << 20:
                 return f"{name} is not a file of at most 1 MiB"
-            (self.tree / name).parent.mkdir(exist_ok=True)
             shutil.copyfile(file, self.tree / name)
         return None
 
@@ -351,6 +358,13 @@ def junit(results, student):
 FORMATS = {"table": table, "gradescope": gradescope, "junit": junit}
 
 
+class Parser(argparse.ArgumentParser):
+    """A command line whose mistakes are one line."""
+
+    def error(self, message):
+        raise Stop(2, f"{message}; see --help")
+
+
 def stages_of(source, asked):
     if asked:
         stages = asked.replace(",", " ").split()
@@ -368,7 +382,7 @@ def stages_of(source, asked):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(description=__doc__.splitlines()[0])
     parser.add_argument("dir", help="the submission")
     parser.add_argument("--stage", help="which stages; else those of the handout, or all that are there")
     parser.add_argument("--out", help="write the report here as well")
@@ -381,6 +395,8 @@ def main():
     options = parser.parse_args()
     if not options.dir or not Path(options.dir).is_dir():
         raise Stop(2, f"'{options.dir}': no such folder; make grade DIR=folder")
+    if options.out and not os.access(Path(options.out).resolve().parent, os.W_OK):
+        raise Stop(2, f"{options.out}: cannot be written")
     student = options.student or Path(options.dir).resolve().name
     stages = stages_of(options.dir, options.stage)
     workshop = Workshop(os.environ.get("CC", "gcc"))

@@ -5,17 +5,14 @@ A region of regions.csv opens with its landmark comment and ends before the next
 its block ends. It becomes a call that says what is missing. Lines of bookkeeping in it stay as a
 comment, since they belong to the course and not to the idea. See course/README.md.
 """
-import argparse
 import csv
 import re
 import shutil
 from pathlib import Path
 
-from grade import HERE, TREE, Stop, asked_files, finish, rows_of
+from grade import HERE, TREE, Parser, Stop, asked_files, finish, folder_of, rows_of
 
 BOOKKEEPING = re.compile(r"\b(trace_rebase|record_rows|record\.rebase|online_step|observe|int64_t row) *[\(=]|online_step|observe")
-STAGE_FOLDERS = ["stage0_explicit", "stage1_online_softmax", "stage2_tiled_cpu", "stage3_fused_cuda",
-                 "stage4_causal_skip"]
 TESTS = ["support.h", "process.h", "golden.h", "attention_f64.csv", "every_stage.h", "cuda_stage.h",
          "cuda_support.h", "run.sh"]
 COURSE = ["questions.md", "grade.py", "checker.c", "driver.c", "sandbox.c", "case.c", "case.h"]
@@ -74,20 +71,18 @@ def unlink_missing(page):
     page.write_text(re.sub(r"(?<!!)\[([^\]]+)\]\(([^)]+)\)", keep, text), encoding="utf-8")
 
 
-def write_points(out, stages):
-    with open(HERE / "points.csv", newline="", encoding="utf-8") as file:
-        rows = list(csv.DictReader(file))
-    with open(out / "course/points.csv", "w", newline="", encoding="utf-8") as file:
+def write_rows(path, rows):
+    with open(path, "w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, rows[0].keys(), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(r for r in rows if r["stage"] in stages and r["visibility"] == "visible")
+        writer.writerows(rows)
 
 
 def write_readme(out, stages):
     text = (HERE / "handout.md").read_text(encoding="utf-8")
     tasks = []
     for stage in stages:
-        folder = STAGE_FOLDERS[int(stage)]
+        folder = folder_of(stage)
         tasks.append(f"**Stage {stage}**, explained in [{folder}/README.md]({folder}/README.md). Write, "
                      f"in this order:\n")
         for row in rows_of("regions.csv"):
@@ -115,7 +110,7 @@ def write(out, stages):
     names += ["tests/test_walkthrough.c"] if "1" in stages else []
     names += ["docs/emulator.md"] if last >= 3 else []
     names += [f"docs/data/{f.name}" for f in (TREE / "docs/data").iterdir() if "_pad" not in f.name]
-    for folder in STAGE_FOLDERS[: last + 1]:
+    for folder in map(folder_of, range(last + 1)):
         names += [f"{folder}/{f.name}" for f in (TREE / folder).iterdir() if f.name != "run"]
     # The figures that the READMEs of these stages show.
     shown = set()
@@ -130,17 +125,15 @@ def write(out, stages):
             (out / name).write_text(text, encoding="utf-8")
     for page in out.rglob("*.md"):
         unlink_missing(page)
-    with open(out / "course/regions.csv", "w", newline="", encoding="utf-8") as file:
-        writer = csv.DictWriter(file, ["stage", "file", "landmark"], lineterminator="\n")
-        writer.writeheader()
-        writer.writerows(r for r in regions if (out / r["file"]).exists())
-    write_points(out, stages)
+    write_rows(out / "course/regions.csv", [r for r in regions if (out / r["file"]).exists()])
+    write_rows(out / "course/points.csv", [r for r in rows_of("points.csv")
+                                           if r["stage"] in stages and r["visibility"] == "visible"])
     write_readme(out, stages)
     (out / "course/HANDOUT").write_text(" ".join(stages) + "\n", encoding="utf-8")
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser = Parser(description=__doc__.splitlines()[0])
     parser.add_argument("--stage", required=True, help='what students write: 2, or "1 2"')
     parser.add_argument("--out", required=True, help="a folder that is not there yet")
     options = parser.parse_args()

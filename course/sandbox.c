@@ -1,7 +1,8 @@
 // sandbox.c: runs one command that nobody vouches for, within limits, and tells how it ended.
 //     sandbox --dir DIR [--read DIR]... [--seconds N] [--mib N] -- COMMAND...
 // The command may write below DIR alone, and read below DIR, each --read, and the system's own
-// folders; it gets no TCP, `--seconds` of wall clock and of processor time, and `--mib` of memory.
+// folders; it gets no TCP, `--seconds` of wall clock, four times that of processor time for all its
+// threads, and `--mib` of memory.
 // Its output goes to DIR/stdout and DIR/stderr. Whatever it started is killed with it. On stdout
 // then stands one line of JSON: exit (or null), signal (or null), timeout, cpu_seconds, rss_mib.
 //
@@ -22,6 +23,8 @@
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include "options.h"
 
 enum { NOBODY = 65534, READS_MAX = 16 };
 
@@ -112,7 +115,8 @@ int main(int argc, char **argv)
 {
     const char *dir = NULL, *reads[READS_MAX];
     int read_count = 0, at = 1;
-    long seconds = 10, mib = 4096;
+    int64_t seconds = 10, mib = 4096;
+    bool understood = true;
     for (; at + 1 < argc && strcmp(argv[at], "--") != 0; at += 2) {
         const char *value = argv[at + 1];
         if (strcmp(argv[at], "--dir") == 0)
@@ -120,13 +124,13 @@ int main(int argc, char **argv)
         else if (strcmp(argv[at], "--read") == 0 && read_count < READS_MAX)
             reads[read_count++] = value;
         else if (strcmp(argv[at], "--seconds") == 0)
-            seconds = atol(value);
+            understood &= parse_integer(value, 1, 86400, &seconds);
         else if (strcmp(argv[at], "--mib") == 0)
-            mib = atol(value);
+            understood &= parse_integer(value, 1, 1 << 20, &mib);
         else
             break;
     }
-    if (!dir || seconds < 1 || mib < 1 || at + 1 >= argc || strcmp(argv[at], "--") != 0) {
+    if (!dir || !understood || at + 1 >= argc || strcmp(argv[at], "--") != 0) {
         fprintf(stderr, "usage: sandbox --dir DIR [--read DIR]... [--seconds N] [--mib N] -- "
                         "COMMAND...\n");
         return 2;

@@ -34,6 +34,7 @@ __global__ void __launch_bounds__(warps * 32)
     constexpr int threads = warps * 32, rows = block_q / warps; // a warp owns `rows` queries
     const int n = static_cast<int>(seq);                        // half the registers of 64 bits
     const int q_tiles = (n - 1) / block_q + 1, planes = static_cast<int>(gridDim.x) / q_tiles;
+    // The longest tiles of queries first, as in stage 4.
     const int i_block = (q_tiles - 1 - static_cast<int>(blockIdx.x) / planes) * block_q;
     const int seen = causal && i_block + block_q < n ? i_block + block_q : n; // by the block
     const int i = i_block + warp_index() * rows; // the warp's first query

@@ -27,3 +27,17 @@ Test(stage5, is_lse_that_of_stage_4)
         problem_free(&p);
     }
 }
+
+// Its positions are ints, and a tile must not run past the largest. The pointers are never
+// followed.
+Test(stage5, is_a_sequence_beyond_31_bits_refused)
+{
+    attention_args args = attention_args_default(1, 1, INT32_MAX - 127, 64);
+    args.dtype = DTYPE_FP16;
+    args.block_k = 64;
+    void *const nowhere = (void *)(uintptr_t)64;
+    const attention_status status = attention_forward_device_stage5_emulated(
+        nowhere, nowhere, nowhere, nowhere, NULL, &args, NULL);
+    cr_expect_eq(status, ATTENTION_BAD_ARGUMENT);
+    cr_expect(strstr(status_message(), "31 bits"), "%s", status_message());
+}
