@@ -40,7 +40,7 @@ const dim3 &grid_extent()
     return current_block->grid_extent;
 }
 
-static uint64_t next_random(uint64_t &state)
+uint64_t next_random(uint64_t &state)
 {
     state += 0x9e3779b97f4a7c15; // splitmix64
     uint64_t z = state;
@@ -49,23 +49,30 @@ static uint64_t next_random(uint64_t &state)
     return z ^ (z >> 31);
 }
 
-// Takes a random thread off the list of those that can go on; NULL if there is none.
+// Takes a random thread off the list of those that can go on; NULL if there is none. A copy in
+// flight has as good a chance to be next as a thread, and may let threads go on.
 static thread_state *pick_next(block_state &block)
 {
-    const size_t count = block.runnable.size();
-    if (!count) return nullptr;
-    const size_t i = static_cast<size_t>(((next_random(block.random) >> 32) * count) >> 32);
-    thread_state *next = block.runnable[i];
-    block.runnable[i] = block.runnable.back();
-    block.runnable.pop_back();
-    return next;
+    for (;;) {
+        const size_t threads = block.runnable.size(), count = threads + block.boxes.size();
+        if (!count) return nullptr;
+        const size_t i = static_cast<size_t>(((next_random(block.random) >> 32) * count) >> 32);
+        if (i >= threads) {
+            deliver_box(block, i - threads);
+            continue;
+        }
+        thread_state *next = block.runnable[i];
+        block.runnable[i] = block.runnable.back();
+        block.runnable.pop_back();
+        return next;
+    }
 }
 
-// Gives the core to another thread, or to the scheduler if none can run.
-static void give_way(bool for_good)
+void give_way(bool for_good)
 {
     block_state &block = *current_block;
     thread_state *self = current_thread, *next = pick_next(block);
+    if (next == self) return; // a copy woke it
     block.previous = self;
     block.report.switches++;
     current_thread = next;
@@ -78,6 +85,8 @@ static void thread_entry()
     fiber_entered(block.previous ? &block.previous->context : &block.scheduler);
     block.call(block.kernel, block.arguments);
     check_copies_waited_for();
+    check_products_waited_for();
+    check_boxes_waited_for();
     current_thread->waits_for = "";
     block.finished++;
     give_way(true);
@@ -101,72 +110,11 @@ void fail(site where, const char *format, ...)
     abort();
 }
 
-static bool same(site a, site b)
-{
-    return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
-}
-
-static void release(block_state &block, thread_state *threads, int count)
-{
-    for (int i = 0; i < count; i++) {
-        threads[i].waits_for = nullptr;
-        if (&threads[i] != current_thread) block.runnable.push_back(&threads[i]);
-    }
-}
-
-void collective(const char *name, site where, void *arguments,
-                void (*execute)(block_state &, warp_state &, void **))
-{
-    block_state &block = *current_block;
-    thread_state &self = *current_thread;
-    warp_state &warp = *self.warp;
-    self.waits_for = name;
-    self.where = where;
-    self.arguments = arguments;
-    if (++warp.arrived < warp_size) return give_way(false);
-
-    void *all[warp_size];
-    for (int lane = 0; lane < warp_size; lane++) {
-        const thread_state &other = warp.threads[lane];
-        if (strcmp(other.waits_for, name) != 0 || !same(other.where, where))
-            fail(where,
-                 "is at %s, but thread %d of its warp is at %s (%s:%d): a warp operation "
-                 "needs all its lanes",
-                 name, other.id, other.waits_for, other.where.file, other.where.line);
-        all[lane] = other.arguments;
-    }
-    settle_accesses(block, warp);
-    warp.arrived = 0;
-    block.report.collectives++;
-    execute(block, warp, all);
-    release(block, warp.threads, warp_size);
-}
-
-void barrier(site where)
-{
-    block_state &block = *current_block;
-    thread_state &self = *current_thread;
-    self.waits_for = "a barrier";
-    self.where = where;
-    if (++block.at_barrier < static_cast<int>(block.threads.size())) return give_way(false);
-
-    for (const thread_state &other : block.threads)
-        if (!same(other.where, where))
-            fail(where, "is at a barrier, but thread %d is at another (%s:%d)", other.id,
-                 other.where.file, other.where.line);
-    block.at_barrier = 0;
-    block.epoch = ++block.last_epoch;
-    for (warp_state &warp : block.warps) {
-        settle_accesses(block, warp);
-        warp.epoch = block.epoch;
-    }
-    release(block, block.threads.data(), static_cast<int>(block.threads.size()));
-}
-
 // The block's threads wait for one another in a way that cannot end: says for what.
 static void report_stuck(block_state &block)
 {
     char *to = block.message, *end = to + sizeof block.message;
+    describe_mbarriers(block);
     to += snprintf(to, static_cast<size_t>(end - to),
                    "block %lld is stuck:", static_cast<long long>(block.index));
     std::vector<bool> told(block.threads.size());
@@ -193,6 +141,17 @@ static void report_stuck(block_state &block)
     block.failed = true;
 }
 
+static void reset_async(block_state &block)
+{
+    async_use unused = {};
+    unused.writer = -1;
+    std::fill(block.uses.begin(), block.uses.end(), unused);
+    block.mbarriers.clear();
+    block.boxes.clear();
+    for (named_barrier &b : block.named) b = {};
+    for (warpgroup_state &group : block.groups) group = {};
+}
+
 static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t index,
                         const launch_request &request)
 {
@@ -206,6 +165,7 @@ static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t 
     block.random += next_random(block.random) * static_cast<uint64_t>(index + 1);
     std::fill(block.memory.begin(), block.memory.end(), 0xff); // NaN in every type
     std::fill(block.shadows.begin(), block.shadows.end(), shadow{});
+    reset_async(block);
     block.runnable.clear();
     for (size_t i = 0; i < block.threads.size(); i++) {
         thread_state &t = block.threads[i];
@@ -219,14 +179,19 @@ static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t 
         t.where = site("", 0);
         t.accesses = 0;
         t.copies.clear();
+        t.commits = 0;
+        t.fenced = false;
         fiber_prepare(&t.context, stacks.stack(t.id), stacks.bytes(), thread_entry);
         block.runnable.push_back(&t);
     }
     for (size_t i = 0; i < block.warps.size(); i++) {
         warp_state &warp = block.warps[i];
         warp.threads = &block.threads[i * warp_size];
-        warp.arrived = 0;
+        warp.index = static_cast<int>(i);
+        warp.arrived = warp.group_arrived = 0;
         warp.epoch = 1;
+        warp.clock = {};
+        for (uint32_t &tick : warp.clock.ticks) tick = 1;
         for (access_log &entry : warp.log) entry.lanes = 0;
     }
 }
@@ -245,6 +210,9 @@ void run_blocks(launch_request &request)
     block.warps.resize(static_cast<size_t>(threads / warp_size));
     block.memory.resize(request.shared_bytes);
     block.shadows.resize((request.shared_bytes + 1) / 2);
+    block.uses.resize((request.shared_bytes + async_use_bytes - 1) / async_use_bytes);
+    block.groups.resize(block.warps.size() / group_warps);
+    block.mbarriers.reserve(max_mbarriers);
     block.call = request.call;
     block.kernel = request.kernel;
     block.arguments = request.arguments;

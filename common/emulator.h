@@ -84,11 +84,47 @@ void shared_write(uint32_t address, const void *from, uint32_t bytes, site where
 void copy_async(uint32_t address, const void *from, uint32_t bytes, site where);
 void wait_for_copies(site where);
 
+// What compute capability 9.0 adds. An mbarrier is 8 bytes of shared memory, named by their
+// address; it goes through phases, each complete when all its arrivals and all bytes have come.
+void mbarrier_init(uint32_t address, int arrivals, site where);
+void fence_barrier_init(site where); // other threads, and copies, may use them after a barrier
+void mbarrier_arrive(uint32_t address, site where);
+void mbarrier_expect(uint32_t address, uint32_t bytes, site where); // that many more; and arrives
+void mbarrier_wait(uint32_t address, int parity, site where);       // for a phase of that parity
+
+// [planes, rows, cols] of 16-bit elements, to be copied in boxes of box_rows x 64 of a plane. A box
+// lies in shared memory in rows of 128 bytes, chunk c of 16 bytes of row r at chunk c ^ (r % 8);
+// rows past the end are zeros.
+struct tensor_map {
+    const void *base;
+    int64_t planes, rows;
+    int cols, box_rows;
+};
+// Copies a box, some time from now, and then tells the mbarrier its box_rows * 128 bytes.
+void copy_box(uint32_t to, const tensor_map &map, int col, int row, int plane, uint32_t mbarrier,
+              site where);
+
+// c [64, n] += a [64, 16] b [16, n], by a warpgroup and in the background: until a wgmma_wait that
+// covers it nobody may touch c, a, or the shared operands. A thread holds n / 2 elements of c; a
+// comes from four registers, as mma's, or if that is NULL from shared memory by a_descriptor. b
+// lies as [n, 16], or with b_transposed as [16, n]. Without `accumulate`, c = a b.
+void wgmma(float *c, int n, const uint32_t *a, uint64_t a_descriptor, uint64_t b_descriptor,
+           bool b_transposed, bool bf16, bool accumulate, site where);
+void wgmma_fence(site where);  // c and a have been written by ordinary instructions
+void wgmma_commit(site where); // closes a group
+void wgmma_wait(int groups_left, site where);
+
+// Barriers 1 to 15, of some warps of the block; who arrives does not wait.
+void named_barrier_sync(int id, int threads, site where);
+void named_barrier_arrive(int id, int threads, site where);
+
+void set_registers(int count, bool increase, site where); // a thread, of a warpgroup
+
 struct settings {
-    uint64_t seed = 1; // of the order in which threads run
-    int threads = 0;   // cores to use; 0: all
-    int compute_capability = EMULATED_ARCH / 10;
-    int shared_bytes = 0; // what a block may opt into; 0: what that capability allows
+    uint64_t seed = 1;           // of the order in which threads run
+    int threads = 0;             // cores to use; 0: all
+    int compute_capability = 90; // of the card; what kernels are built for is EMULATED_ARCH
+    int shared_bytes = 0;        // what a block may opt into; 0: what that capability allows
 };
 settings &current_settings();
 

@@ -1,9 +1,9 @@
 // emulator_shared.cpp: shared memory that remembers who touched what, and counts bank conflicts.
 //
 // Two accesses of different threads, at least one of them a write, need a barrier between them.
-// An epoch is a number that rises at each barrier: a thread of another warp is safe from what
-// happened before the last block-wide barrier, a lane of the same warp also from what happened
-// before the last __syncwarp.
+// A warp counts its barriers in ticks, and keeps in its clock up to which tick of each other warp
+// all has happened before: a thread is safe from what lies below that, and within its own warp from
+// what happened before the last __syncwarp.
 #include "emulator.h"
 #include "emulator_block.h"
 
@@ -22,17 +22,26 @@ static shadow *shadows_of(const thread_state &thread, uint32_t address, uint32_t
     return &block.shadows[address / 2];
 }
 
-// Whether what `other` did in epoch `then` is not yet ordered before what `thread` does now.
-static bool unordered(const thread_state &thread, int other, uint32_t then)
+// A thread that stands for those that read last; -1 if they are of several warps.
+static int last_reader(const shadow &s)
 {
-    const bool same_warp = other / warp_size == thread.id / warp_size;
-    return same_warp ? then == thread.warp->epoch : then >= current_block->epoch;
+    return s.reader == all_readers      ? -1
+           : s.reader & readers_of_warp ? (s.reader & ~readers_of_warp) * warp_size
+                                        : s.reader;
+}
+
+// Whether they are not yet ordered before what `thread` does now; of several warps only a barrier
+// of the whole block tells.
+static bool still_read(const thread_state &thread, const shadow &s)
+{
+    const int someone = last_reader(s);
+    return someone < 0 ? s.read_epoch >= current_block->epoch
+                       : unordered(thread, someone, s.read_epoch);
 }
 
 void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, site where)
 {
     shadow *s = shadows_of(thread, address, bytes, where);
-    const uint32_t epoch = thread.warp->epoch, block_epoch = current_block->epoch;
     const uint16_t id = static_cast<uint16_t>(thread.id);
     for (uint32_t i = 0; i < (bytes + 1) / 2; i++) {
         if (s[i].write_epoch == in_flight)
@@ -43,24 +52,22 @@ void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, s
         if (!s[i].write_epoch)
             fail(where, "(for thread %d) reads byte %u of shared memory, which nobody has written",
                  thread.id, address + 2 * i);
-        if (s[i].writer != id && unordered(thread, s[i].writer, s[i].write_epoch))
+        if (s[i].write_epoch == from_box)
+            box_check_read(thread, address + 2 * i, where);
+        else if (s[i].writer != id && unordered(thread, s[i].writer, s[i].write_epoch))
             fail(where,
                  "(for thread %d) reads byte %u of shared memory, which thread %d wrote at "
                  "line %d, with no barrier between",
                  thread.id, address + 2 * i, s[i].writer, s[i].write_line);
 
-        if (s[i].read_epoch < block_epoch || s[i].reader == id)
+        const int someone = last_reader(s[i]);
+        if (s[i].reader == id || !still_read(thread, s[i]))
             s[i].reader = id;
-        else if (s[i].reader != all_readers) {
-            const int warp = s[i].reader & readers_of_warp ? s[i].reader & ~readers_of_warp
-                                                           : s[i].reader / warp_size;
-            if (warp != thread.id / warp_size)
-                s[i].reader = all_readers;
-            else
-                s[i].reader =
-                    s[i].read_epoch < epoch ? id : static_cast<uint16_t>(readers_of_warp | warp);
-        }
-        s[i].read_epoch = epoch;
+        else if (someone < 0 || someone / warp_size != thread.warp->index)
+            s[i].reader = all_readers;
+        else
+            s[i].reader = static_cast<uint16_t>(readers_of_warp | thread.warp->index);
+        s[i].read_epoch = thread.warp->now();
         s[i].read_line = static_cast<uint16_t>(where.line);
     }
 }
@@ -75,19 +82,17 @@ void shared_check_write(thread_state &thread, uint32_t address, uint32_t bytes, 
                  "writes byte %u of shared memory, to which a copy of thread %d (line %d) is on "
                  "its way",
                  address + 2 * i, s[i].writer, s[i].write_line);
-        if (s[i].write_epoch && s[i].writer != id &&
-            unordered(thread, s[i].writer, s[i].write_epoch))
+        if (s[i].write_epoch == from_box)
+            box_check_write(thread, address + 2 * i, where);
+        else if (s[i].write_epoch && s[i].writer != id &&
+                 unordered(thread, s[i].writer, s[i].write_epoch))
             fail(where,
                  "writes byte %u of shared memory, which thread %d wrote at line %d, with "
                  "no barrier between",
                  address + 2 * i, s[i].writer, s[i].write_line);
         if (s[i].read_epoch && s[i].reader != id) {
-            const bool several = s[i].reader & readers_of_warp;
-            const int someone = s[i].reader == all_readers ? -1
-                                : several ? (s[i].reader & ~readers_of_warp) * warp_size
-                                          : s[i].reader;
-            const bool race = someone < 0 ? s[i].read_epoch >= current_block->epoch
-                                          : unordered(thread, someone, s[i].read_epoch);
+            const int someone = last_reader(s[i]);
+            const bool race = still_read(thread, s[i]), several = s[i].reader & readers_of_warp;
             if (race && someone < 0)
                 fail(where,
                      "writes byte %u of shared memory, which threads of several warps read "
@@ -99,10 +104,13 @@ void shared_check_write(thread_state &thread, uint32_t address, uint32_t bytes, 
                      "with no barrier between",
                      address + 2 * i, someone, several ? " or its neighbours" : "", s[i].read_line);
         }
-        s[i].write_epoch = thread.warp->epoch;
+        s[i].write_epoch = thread.warp->now();
         s[i].writer = id;
         s[i].write_line = static_cast<uint16_t>(where.line);
     }
+    async_use &use = current_block->uses[address / async_use_bytes];
+    use.writer = thread.id;
+    use.write_line = where.line;
 }
 
 static void log_access(thread_state &thread, uint32_t address, uint32_t bytes, site where)
@@ -149,7 +157,7 @@ void wait_for_copies(site where)
     thread_state &thread = *current_thread;
     for (const pending_copy &copy : thread.copies) {
         shadow *s = shadows_of(thread, copy.address, copy.bytes, where);
-        for (uint32_t i = 0; i < copy.bytes / 2; i++) s[i].write_epoch = thread.warp->epoch;
+        for (uint32_t i = 0; i < copy.bytes / 2; i++) s[i].write_epoch = thread.warp->now();
         memcpy(current_block->memory.data() + copy.address, copy.data, copy.bytes);
     }
     thread.copies.clear();

@@ -10,7 +10,8 @@ namespace emulator
 void warp_barrier(site where)
 {
     collective("__syncwarp", where, nullptr, [](block_state &block, warp_state &warp, void **) {
-        warp.epoch = ++block.last_epoch;
+        advance(block, warp);
+        warp.epoch = warp.now();
     });
 }
 
@@ -125,6 +126,46 @@ void mma_m16n8k8_fp16(float c[4], const uint32_t a[2], const uint32_t b[1], site
 {
     mma_arguments mine = {c, a, b};
     collective("mma m16n8k8", where, &mine, execute_mma<8, false>);
+}
+
+// ---- a warpgroup's registers --------------------------------------------------------------------
+
+struct register_arguments {
+    int count;
+    bool increase;
+    site where;
+};
+
+static void execute_set_registers(block_state &block, warp_state &first, void **all)
+{
+    const auto &one = *static_cast<register_arguments *>(all[0]);
+    for (int t = 1; t < group_size; t++) {
+        const auto &other = *static_cast<register_arguments *>(all[t]);
+        if (other.count != one.count || other.increase != one.increase)
+            fail(one.where, "sets other registers than thread %d of its warpgroup",
+                 first.threads[t].id);
+    }
+    warpgroup_state &group = block.groups[static_cast<size_t>(first.index / group_warps)];
+    bool &before = one.increase ? group.increased : group.decreased;
+    if (before) fail(one.where, "%s its registers again", one.increase ? "increases" : "decreases");
+    before = true;
+    group.registers = one.count;
+    int sum = 0;
+    for (const warpgroup_state &g : block.groups) {
+        if (!g.registers) return; // has what the launch gave it, which the emulator does not know
+        sum += g.registers;
+    }
+    if (sum > 512)
+        fail(one.where, "brings the block's registers to %d for each of 128 threads: there are 512",
+             sum);
+}
+
+void set_registers(int count, bool increase, site where)
+{
+    if (count < 24 || count > 256 || count % 8)
+        fail(where, "sets %d registers: 24 to 256, a multiple of 8", count);
+    register_arguments mine = {count, increase, where};
+    collective("set_registers", where, &mine, execute_set_registers, group_warps);
 }
 
 } // namespace emulator
