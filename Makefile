@@ -186,7 +186,7 @@ $(B)/$(stage5_dir)/run: $(stage5_objects) $(kernel_stage4) $(kernel_stage5)
 # Under sanitizers the samples of the READMEs are left out: the programs are run by the other tests.
 test_sources := $(filter-out $(if $(NVCC),,tests/test_gpu.c) $(if $(SANITIZE),tests/test_readme.c),$(wildcard tests/test_*.c))
 tests     := $(patsubst tests/%.c,$(B)/tests/%,$(test_sources)) \
-             $(if $(wildcard tests/test_emulator.cpp),$(B)/tests/test_emulator)
+             $(patsubst tests/%.cpp,$(B)/tests/%,$(wildcard tests/test_*.cpp))
 runs      := $(foreach n,$(stages),$(stage$n_dir)/run)
 $(B)/tests/%.o: tests/%.c | $(B)/tests/
 	$(call say,CC)
@@ -203,11 +203,11 @@ $(B)/tests/turing_emulated.o: $(stage3_dir)/attention.cu | $(B)/tests/
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) $(call renamed,stage3_turing_emulated) -DEMULATED_ARCH=750 -x c++ -c $< -o $@
 $(B)/tests/test_emulator: $(B)/tests/turing_emulated.o
 
-$(B)/tests/test_emulator.o: tests/test_emulator.cpp | $(B)/tests/
+$(B)/tests/%.o: tests/%.cpp | $(B)/tests/
 	$(call say,CXX)
 	$(Q)$(CXX) $(CPPFLAGS) $(CXXFLAGS) -c $< -o $@
 
-test-emulator: $(B)/tests/test_emulator $(B)/tests/test_recorded ## the tests of the emulator
+test-emulator: $(B)/tests/test_emulator $(B)/tests/test_emulator_hopper $(B)/tests/test_recorded ## the tests of the emulator
 	@tests/run.sh $^
 
 test-gpu: $(B)/tests/test_gpu ## the tests that want a GPU; without one they fail
