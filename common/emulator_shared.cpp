@@ -22,6 +22,13 @@ static shadow *shadows_of(const thread_state &thread, uint32_t address, uint32_t
     return &block.shadows[address / 2];
 }
 
+bool unordered(const thread_state &thread, int other, uint32_t then)
+{
+    const warp_state &warp = *thread.warp;
+    const int other_warp = other / warp_size;
+    return then >= (other_warp == warp.index ? warp.epoch : warp.clock.ticks[other_warp]);
+}
+
 // A thread that stands for those that read last; -1 if they are of several warps.
 static int last_reader(const shadow &s)
 {
@@ -43,6 +50,7 @@ void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, s
 {
     shadow *s = shadows_of(thread, address, bytes, where);
     const uint16_t id = static_cast<uint16_t>(thread.id);
+    const uint32_t now = thread.warp->now();
     for (uint32_t i = 0; i < (bytes + 1) / 2; i++) {
         if (s[i].write_epoch == in_flight)
             fail(where,
@@ -67,7 +75,7 @@ void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, s
             s[i].reader = all_readers;
         else
             s[i].reader = static_cast<uint16_t>(readers_of_warp | thread.warp->index);
-        s[i].read_epoch = thread.warp->now();
+        s[i].read_epoch = now;
         s[i].read_line = static_cast<uint16_t>(where.line);
     }
 }
@@ -76,6 +84,7 @@ void shared_check_write(thread_state &thread, uint32_t address, uint32_t bytes, 
 {
     shadow *s = shadows_of(thread, address, bytes, where);
     const uint16_t id = static_cast<uint16_t>(thread.id);
+    const uint32_t now = thread.warp->now();
     for (uint32_t i = 0; i < (bytes + 1) / 2; i++) {
         if (s[i].write_epoch == in_flight)
             fail(where,
@@ -104,7 +113,7 @@ void shared_check_write(thread_state &thread, uint32_t address, uint32_t bytes, 
                      "with no barrier between",
                      address + 2 * i, someone, several ? " or its neighbours" : "", s[i].read_line);
         }
-        s[i].write_epoch = thread.warp->now();
+        s[i].write_epoch = now;
         s[i].writer = id;
         s[i].write_line = static_cast<uint16_t>(where.line);
     }

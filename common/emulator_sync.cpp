@@ -18,13 +18,6 @@ void advance(block_state &block, warp_state &warp)
     warp.clock.ticks[warp.index] = ++block.last_epoch;
 }
 
-bool unordered(const thread_state &thread, int other, uint32_t then)
-{
-    const warp_state &warp = *thread.warp;
-    const int other_warp = other / warp_size;
-    return then >= (other_warp == warp.index ? warp.epoch : warp.clock.ticks[other_warp]);
-}
-
 bool same(site a, site b)
 {
     return a.line == b.line && (a.file == b.file || !strcmp(a.file, b.file));
