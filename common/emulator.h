@@ -143,6 +143,22 @@ inline float __fmul_rn(float x, float y)
     return x * y;
 }
 
+// A product and a difference rounded up, where double holds them exactly: always, and unless one
+// is 2^29 times the other.
+inline float round_up(double exact)
+{
+    const float nearest = static_cast<float>(exact);
+    return static_cast<double>(nearest) < exact ? std::nextafter(nearest, INFINITY) : nearest;
+}
+inline float __fmul_ru(float x, float y)
+{
+    return round_up(static_cast<double>(x) * static_cast<double>(y));
+}
+inline float __fsub_ru(float x, float y)
+{
+    return round_up(static_cast<double>(x) - static_cast<double>(y));
+}
+
 inline void __syncthreads(emulator::site where = emulator::site())
 {
     emulator::barrier(where);
@@ -172,6 +188,7 @@ enum cudaError_t {
 };
 enum cudaMemcpyKind { cudaMemcpyHostToDevice = 1, cudaMemcpyDeviceToHost = 2 };
 enum cudaDeviceAttr {
+    cudaDevAttrMultiProcessorCount = 16,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
 };
 struct cudaFuncAttributes {

@@ -81,8 +81,8 @@ __global__ void __launch_bounds__(warps * 32)
         const auto correction =
             each_row<rows>([&](int t, int h) { return exp2_fast(m.r[t][h] - base.r[t][h]); });
         auto &p = s;
-        each_element(p, [&](float x, int t, int h, int) {
-            return exp2_fast(x - (base.r[t][h] - weight_bits<T>));
+        each_element(p, [&](float x, int t, int h, int) { // up, or p could pass fp16's end
+            return exp2_fast(x - __fsub_ru(base.r[t][h], weight_bits<T>));
         });
         const auto sum = lane_sum(p);
         l = each_row<rows>(
@@ -103,12 +103,15 @@ __global__ void __launch_bounds__(warps * 32)
 
     // 4. normalise once
     l = across_lanes(l);
-    each_element(
-        acc, [&](float x, int t, int h, int) { return l.r[t][h] == 0.0f ? 0.0f : x / l.r[t][h]; });
+    rescale(acc, each_row<rows>([&](int t, int h) { // one division a row
+                return l.r[t][h] == 0.0f ? 0.0f : 1.0f / l.r[t][h];
+            }));
     store(o + (bh * n + i) * d, acc, n - i);
     if (lse)
         store_rows(lse + bh * n + i, each_row<rows>([&](int t, int h) {
-                       return (m.r[t][h] - weight_bits<T>)*0.69314718f + logf(l.r[t][h]);
+                       const float unit = __fsub_ru(m.r[t][h], weight_bits<T>);
+                       return (unit + weight_bits<T>)*0.69314718f +
+                              logf(l.r[t][h] * exp2f(-weight_bits<T>));
                    }),
                    n - i);
 }

@@ -2,10 +2,14 @@
 // before it is said in cuda_support.h. Numbers in brackets are the classes of failure that people
 // have reported in such programs.
 
+#ifndef BLOCK_ROWS
+#define BLOCK_ROWS BLOCK_Q
+#endif
+
 // [14, 15, 22, 24] Lengths around tile edges, both types, head dimensions and masks.
 Test(SUITE, is_every_length_around_a_tile_edge_right, .timeout = 300)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int i = 0; i < CUDA_LENGTHS && cuda_lengths[i] <= LONGEST; i++)
         for (int turn = 0; turn < 8; turn++) {
             const int64_t n = cuda_lengths[i];
@@ -20,7 +24,7 @@ Test(SUITE, is_every_length_around_a_tile_edge_right, .timeout = 300)
 // R14: 48 cases and the amplified one, by the article's bounds for unit-normal V.
 Test(SUITE, are_the_articles_cases_within_its_bounds)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     const int64_t lengths[] = {64, 65, 127, 128, 129, 257};
     for (int turn = 0; turn < 8 * 6 + 1; turn += STEP) {
         const bool amplified = turn == 48;
@@ -40,7 +44,7 @@ Test(SUITE, are_the_articles_cases_within_its_bounds)
 // Against the stage before, in the same types: no further apart than two roundings of O and P.
 Test(SUITE, does_it_agree_with_the_stage_before)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 8; turn++) {
         problem p = cuda_turn(turn, 2, 2, 191, PREVIOUS_BLOCK_Q, PREVIOUS_BLOCK_K);
         problem_draw(&p, 5, 1);
@@ -60,7 +64,7 @@ Test(SUITE, does_it_agree_with_the_stage_before)
 
 Test(SUITE, are_the_rows_of_the_golden_file_reproduced)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     FILE *file = golden_open();
     golden_row g;
     int rows = 0;
@@ -88,7 +92,7 @@ Test(SUITE, are_the_rows_of_the_golden_file_reproduced)
 // [22, 25] 20 runs on a GPU; in the emulator on 1, 2 and 3 threads.
 Test(SUITE, are_the_bits_the_same_every_time)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     int threads[RUNS];
     for (int i = 0; i < RUNS; i++) threads[i] = 1 + i % 3;
     for (int turn = 0; turn < 4; turn++) {
@@ -102,7 +106,7 @@ Test(SUITE, are_the_bits_the_same_every_time)
 // [24] lse is optional.
 Test(SUITE, is_lse_optional)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int64_t n = 1; n <= 257; n += 256) {
         problem p = cuda_turn(0, 1, 3, n, BLOCK_Q, BLOCK_K);
         problem_draw(&p, 2, 1);
@@ -119,7 +123,7 @@ Test(SUITE, is_lse_optional)
 // Another head is never part of an answer, whatever it holds: a ragged tile that read on would see.
 Test(SUITE, do_other_heads_stay_out_of_a_head)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     const float around[] = {NAN, INFINITY, 1e4f};
     const int64_t head = 65 * 64;
     problem p = cuda_turn(0, 1, 3, 65, BLOCK_Q, BLOCK_K);
@@ -145,7 +149,7 @@ Test(SUITE, do_other_heads_stay_out_of_a_head)
 
 Test(SUITE, does_a_constant_v_come_out_unchanged)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 8; turn++) {
         problem p = cuda_turn(turn, 1, 1, 200, BLOCK_Q, BLOCK_K);
         problem_draw(&p, 4, 1);
@@ -163,7 +167,7 @@ Test(SUITE, does_a_constant_v_come_out_unchanged)
 // [13] Equal scores weigh all visible keys alike, exactly; a padded key would show.
 Test(SUITE, do_equal_scores_give_exact_means)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int i = 0; i < CUDA_LENGTHS && cuda_lengths[i] <= LONGEST; i++)
         for (int turn = 0; turn < 8; turn += 2) {
             const int64_t n = cuda_lengths[i];
@@ -187,7 +191,7 @@ Test(SUITE, do_equal_scores_give_exact_means)
 // [15] One visible key: O = V in every bit that == sees.
 Test(SUITE, does_one_visible_key_give_v_bit_for_bit)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 8; turn++) {
         problem p = cuda_turn(turn, 1, 4, turn & 4 ? 90 : 1, BLOCK_Q, BLOCK_K);
         problem_draw(&p, 8, 3);
@@ -199,7 +203,7 @@ Test(SUITE, does_one_visible_key_give_v_bit_for_bit)
 
 Test(SUITE, does_permuting_the_keys_change_next_to_nothing)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     problem p = cuda_turn(0, 1, 1, 150, BLOCK_Q, BLOCK_K);
     problem_draw(&p, 6, 1);
     problem_run(&p, STAGE);
@@ -213,7 +217,7 @@ Test(SUITE, does_permuting_the_keys_change_next_to_nothing)
 
 Test(SUITE, does_a_shift_of_all_scores_change_next_to_nothing)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     problem p = cuda_turn(0, 1, 1, 150, BLOCK_Q, BLOCK_K);
     problem_draw(&p, 6, 1);
     set_column(p.q, 150, 64, 0, 1);
@@ -232,7 +236,7 @@ Test(SUITE, does_a_shift_of_all_scores_change_next_to_nothing)
 // The halves of the keys, each with the first half of the queries, merged through lse.
 Test(SUITE, do_two_halves_merged_through_lse_equal_the_whole)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     enum { N = 200, HALF = 100, D = 64 };
     problem whole = cuda_turn(0, 1, 1, N, BLOCK_Q, BLOCK_K);
     problem_draw(&whole, 12, 1);
@@ -258,7 +262,7 @@ Test(SUITE, do_two_halves_merged_through_lse_equal_the_whole)
 // The maximum rises with every tile, or never again after the first.
 Test(SUITE, are_rising_and_falling_logits_over_many_tiles_right)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 8; turn += STEP)
         for (int direction = -1; direction <= 1; direction += 2) {
             problem p = cuda_turn(turn, 1, 1, 321, BLOCK_Q, BLOCK_K);
@@ -277,7 +281,7 @@ Test(SUITE, are_rising_and_falling_logits_over_many_tiles_right)
 
 Test(SUITE, is_a_needle_found_wherever_it_lies)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     const int64_t places[] = {0, 1, 63, 64, 128, 199, 200};
     for (int i = 0; i < 7; i++) {
         problem p = cuda_turn(i % 4, 1, 1, 201, BLOCK_Q, BLOCK_K);
@@ -295,7 +299,7 @@ Test(SUITE, is_a_needle_found_wherever_it_lies)
 // [6] The maximum runs; it is not each tile's own: 200 in one tile, -200 in the others.
 Test(SUITE, does_the_maximum_run_across_tiles)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int64_t at = 0; at < 200; at += 66) {
         problem p = cuda_turn(0, 1, 1, 200, BLOCK_Q, BLOCK_K);
         p.args.scale = 1;
@@ -316,7 +320,7 @@ Test(SUITE, does_the_maximum_run_across_tiles)
 // [18] q and k that differ from zero only in dimensions 64 to 127.
 Test(SUITE, do_all_dimensions_count)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 2; turn < 8; turn += turn == 3 ? 3 : 1) {
         problem p = cuda_turn(turn, 1, 1, 90, BLOCK_Q, BLOCK_K);
         problem_draw(&p, 6, 2);
@@ -333,7 +337,7 @@ Test(SUITE, do_all_dimensions_count)
 // [1, 3] Leading keys of -inf, more and more of them, then 1 and 2.
 Test(SUITE, are_leading_tiles_of_minus_infinity_harmless)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int64_t masked = 0; masked <= 198; masked += 33) {
         problem p = cuda_turn(0, 1, 1, 200, BLOCK_Q, BLOCK_K);
         p.args.scale = 1.0f / 64;
@@ -354,7 +358,7 @@ Test(SUITE, are_leading_tiles_of_minus_infinity_harmless)
 // [2, 3] Nothing visible: O = 0 and lse = -inf, anywhere in the tile, beside rows that see.
 Test(SUITE, is_a_row_of_nothing_but_minus_infinity_zero)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int64_t masked = 1; masked <= 150; masked += 37) {
         problem p = cuda_turn(4, 1, 1, 150, BLOCK_Q, BLOCK_K); // causal
         fill(p.q, p.count, 1);
@@ -377,7 +381,7 @@ Test(SUITE, is_a_row_of_nothing_but_minus_infinity_zero)
 // [4] A score of +inf is NaN, and so is a NaN beside nothing but -inf.
 Test(SUITE, is_plus_infinity_nan_and_a_nan_never_lost)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 6; turn++) {
         const int64_t at = turn / 2 * 64;
         problem p = cuda_turn(0, 1, 1, 130, BLOCK_Q, BLOCK_K);
@@ -394,7 +398,7 @@ Test(SUITE, is_plus_infinity_nan_and_a_nan_never_lost)
 // [5] A key in the future changes nothing; one in the past reaches exactly the rows that see it.
 Test(SUITE, does_a_bad_key_reach_exactly_the_rows_that_see_it)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     const float bad[] = {NAN, INFINITY};
     for (int i = 0; i < 2; i++)
         for (int64_t at = 1; at < 66; at += 32) {
@@ -415,7 +419,7 @@ Test(SUITE, does_a_bad_key_reach_exactly_the_rows_that_see_it)
 
 Test(SUITE, does_a_bad_query_reach_its_own_row_alone)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     const float bad[] = {NAN, INFINITY, -INFINITY};
     for (int i = 0; i < 3; i++) {
         problem p = cuda_turn(0, 1, 2, 66, BLOCK_Q, BLOCK_K);
@@ -432,13 +436,14 @@ Test(SUITE, does_a_bad_query_reach_its_own_row_alone)
     }
 }
 
-// [5] A bad V reaches the rows that see it, and as 0 x NaN the earlier rows of its own tile of
-// queries on the diagonal; the tiles before that, and other heads, never.
+// [5] A bad V reaches the rows that see it, and as 0 x NaN the earlier rows of its own tile, of
+// queries or of keys, on the diagonal; the tiles before that, and other heads, never.
 Test(SUITE, how_far_does_a_bad_value_reach)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 4; turn++) {
-        const int64_t at = turn % 2 ? 65 : 200, first = at / (BLOCK_Q) * (BLOCK_Q);
+        const int64_t edge = (BLOCK_Q) > (BLOCK_K) ? (BLOCK_Q) : (BLOCK_K);
+        const int64_t at = turn % 2 ? 65 : 200, first = at / edge * edge;
         problem p = cuda_turn(4, 1, 3, 300, BLOCK_Q, BLOCK_K);
         problem_draw(&p, 7, 1);
         problem_run(&p, STAGE);
@@ -466,7 +471,7 @@ Test(SUITE, how_far_does_a_bad_value_reach)
 // [7] A raw score of 262144, all keys equal.
 Test(SUITE, do_huge_equal_scores_give_the_mean)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int dtype = 0; dtype < 2; dtype++) {
         problem p = cuda_turn(dtype, 1, 1, 70, BLOCK_Q, BLOCK_K);
         problem_draw(&p, 1, 1);
@@ -479,10 +484,32 @@ Test(SUITE, do_huge_equal_scores_give_the_mean)
     }
 }
 
+// [7] Scores of either sign that fp32 holds but cannot tell from their neighbours: whatever the
+// weights, o is a mean of V and lse is right.
+Test(SUITE, do_extreme_finite_scores_stay_finite)
+{
+    if (!device_ready(ONLY_ON)) return;
+    for (int turn = 0; turn < 2 * 8; turn++) {
+        const int power[] = {12, 20, 23, 24, 25, 26, 28, 30};
+        problem p = cuda_turn(turn % 2 + 4 * (turn % 3 == 0), 1, 1, 300, BLOCK_Q, BLOCK_K);
+        problem_draw(&p, 1, 1);
+        p.args.scale = 1;
+        fill(p.q, p.count, 0);
+        set_column(p.q, p.rows, 64, 5, 32768);
+        for (int64_t j = 0; j < p.rows; j++)
+            p.k[j * 64 + 5] = ldexpf(j % 7 ? 1 : 0.75f, power[turn / 2] - 15) * (j & 64 ? -1 : 1);
+        for (int64_t i = 0; i < p.count; i++) p.v[i] = fabsf(p.v[i]);
+        problem_run(&p, STAGE);
+        problem_judge(&p);
+        for (int64_t i = 0; i < p.count; i++) cr_expect(p.o[i] >= 0 && p.o[i] < 8);
+        problem_free(&p);
+    }
+}
+
 // [8] Sums beyond fp16's largest value, as long as the mean fits; and values at the very top.
 Test(SUITE, does_the_accumulator_hold_more_than_fp16)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     const int64_t n[] = {2, 65, LONGEST, 64};
     for (int i = 0; i < 8; i++) {
         const float big = i < 4 ? 60000 : 65504;
@@ -499,7 +526,7 @@ Test(SUITE, does_the_accumulator_hold_more_than_fp16)
 // [9, 31] Amplified inputs and large values against float64.
 Test(SUITE, are_amplified_inputs_right)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 8; turn++) {
         problem p = cuda_turn(turn, 1, 2, 300, BLOCK_Q, BLOCK_K);
         problem_draw(&p, 3, 4);
@@ -513,7 +540,7 @@ Test(SUITE, are_amplified_inputs_right)
 // [11] Scale 0 gives means, a negative scale turns the order, NaN is refused.
 Test(SUITE, are_zero_and_negative_scales_taken_and_nan_refused)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     problem p = cuda_turn(4, 1, 1, 130, BLOCK_Q, BLOCK_K);
     p.args.scale = 0;
     problem_draw(&p, 2, 1);
@@ -534,7 +561,7 @@ Test(SUITE, are_zero_and_negative_scales_taken_and_nan_refused)
 
 Test(SUITE, are_bad_arguments_refused_and_the_output_left_alone)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     problem p = cuda_turn(0, 1, 1, 8, BLOCK_Q, BLOCK_K);
     problem_draw(&p, 1, 1);
     const attention_args good = p.args;
@@ -570,7 +597,7 @@ Test(SUITE, are_bad_arguments_refused_and_the_output_left_alone)
 // products and sums otherwise and so move a result across a rounding boundary.
 Test(SUITE, does_listening_change_nothing)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 8; turn++) {
         problem p = cuda_turn(turn, 1, 2, 200, BLOCK_Q, BLOCK_K);
         attention_counters counters;
@@ -589,7 +616,7 @@ Test(SUITE, does_listening_change_nothing)
 // --trace: stage 2's, for the same tiles.
 Test(SUITE, is_its_trace_that_of_stage_2)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 16; turn += STEP) {
         problem p = cuda_turn(turn % 8, 1, 2, 199, BLOCK_Q, BLOCK_K);
         rebase_step steps[2][199];
@@ -615,7 +642,7 @@ Test(SUITE, is_its_trace_that_of_stage_2)
 // The tiles of the loops that ran.
 Test(SUITE, does_it_tally_the_tiles_it_computed)
 {
-    if (!device_ready()) return;
+    if (!device_ready(ONLY_ON)) return;
     const int64_t lengths[] = {1, 64, 129, 300, 512};
     for (int turn = 0; turn < 10; turn++) {
         const int64_t n = lengths[turn / 2], d = 64;
@@ -625,11 +652,13 @@ Test(SUITE, does_it_tally_the_tiles_it_computed)
         p.args.counters = &c;
         problem_draw(&p, 3, 1);
         problem_run(&p, TRACED);
-        for (int64_t i = 0; i < n; i += BLOCK_Q) {
+        for (int64_t i = 0; i < n || i % BLOCK_ROWS;
+             i += BLOCK_Q) { // a block's tiles are all computed
             int64_t end = n;
             if (SKIPS && p.args.causal && i + BLOCK_Q < n) end = i + BLOCK_Q;
             const int64_t visited = (end + BLOCK_K - 1) / BLOCK_K;
             tiles += visited;
+            if ((i + BLOCK_Q) % BLOCK_ROWS) continue; // the block copies what its last tile visits
             keys += visited * BLOCK_K < n ? visited * BLOCK_K : n;
         }
         cr_expect_eq(c.tiles, 4 * tiles);

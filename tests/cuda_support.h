@@ -3,6 +3,8 @@
 //   SUITE             the Criterion suite's name     STAGE, TRACED  its two builds
 //   PREVIOUS          the stage before               BLOCK_Q, BLOCK_K  its tile
 //   PREVIOUS_BLOCK_Q  and _K                         the tile of the stage before
+//   BLOCK_ROWS        the queries of a block, if it computes several tiles of them side by side
+//   ONLY_ON           if on a GPU, the one compute capability it runs on
 #ifndef CUDA_SUPPORT_H
 #define CUDA_SUPPORT_H
 
@@ -23,11 +25,16 @@ enum { RUNS = 8, LONGEST = 1025, STEP = 1 };
 enum { RUNS = 20, LONGEST = 1025, STEP = 1 };
 #endif
 
+#define ONLY_ON 0
 #ifdef ON_GPU
-static inline bool device_ready(void)
+static inline bool device_ready(int only_on)
 {
     gpu_device device;
-    if (gpu_device_open(&device) == ATTENTION_OK) return true;
+    attention_status status = gpu_device_open(&device);
+    if (status == ATTENTION_OK && only_on && only_on != device.compute_capability)
+        status = status_fail(ATTENTION_NO_DEVICE, "this card's compute capability is %d, not %d",
+                             device.compute_capability, only_on);
+    if (status == ATTENTION_OK) return true;
     const char *required = getenv("REQUIRE_GPU");
     if (required && strcmp(required, "1") == 0)
         cr_assert(false, "REQUIRE_GPU=1, and %s", status_message());
@@ -35,8 +42,9 @@ static inline bool device_ready(void)
     return false;
 }
 #else
-static inline bool device_ready(void)
+static inline bool device_ready(int only_on)
 {
+    (void)only_on;
     return true;
 }
 #endif
