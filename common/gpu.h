@@ -48,20 +48,22 @@ struct gpu_call {
 };
 
 // Launches a kernel(q, k, v, o, lse, n, causal, scale, record) over all tiles of block_q queries of
-// all heads, a block of `threads` threads each.
+// all heads, a block of `threads` threads each. `tensors`: what the kernel takes for q, k and v, if
+// not their pointers.
 template <class K>
 attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared_bytes,
-                            const gpu_call &call)
+                            const gpu_call &call, void *const tensors[3] = nullptr)
 {
     const attention_args *args = call.args;
-    const void *q = call.q, *k = call.k, *v = call.v;
+    const void *qkv[] = {call.q, call.k, call.v};
     void *o = call.o;
     float *lse = call.lse;
     int64_t n = args->seq;
     bool causal = args->causal;
     float scale = args->scale;
     recorder record(args);
-    void *arguments[] = {&q, &k, &v, &o, &lse, &n, &causal, &scale, &record};
+    void *arguments[] = {&qkv[0], &qkv[1], &qkv[2], &o, &lse, &n, &causal, &scale, &record};
+    for (int t = 0; tensors && t < 3; t++) arguments[t] = tensors[t];
     const int64_t blocks = args->batch * args->heads * ((n - 1) / block_q + 1);
     int most = 0;
     cudaFuncAttributes built;

@@ -40,6 +40,18 @@ struct recorder {
         add(&counters->bytes, bytes);
     }
 
+    // The same where some threads copy and a warpgroup makes scores: its first thread counts.
+    __device__ void bytes(int64_t bytes) const
+    {
+        add(&counters->bytes, bytes);
+    }
+    __device__ void scores(int64_t flops) const
+    {
+        if (threadIdx.x % 128 != 0) return;
+        add(&counters->tiles, 1);
+        add(&counters->flops, flops);
+    }
+
     // One step of the recurrence of query `i` of head `bh`; m in log2 units, as kernels keep it.
     __device__ void rebase(int64_t bh, int64_t i, int64_t first_key, int64_t keys, float m_old,
                            float m_new, float correction, float l) const
@@ -55,6 +67,12 @@ struct recorder {
     {
     }
     __device__ void tile(int64_t, int64_t) const
+    {
+    }
+    __device__ void bytes(int64_t) const
+    {
+    }
+    __device__ void scores(int64_t) const
     {
     }
     __device__ void rebase(int64_t, int64_t, int64_t, int64_t, float, float, float, float) const

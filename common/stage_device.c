@@ -10,8 +10,13 @@ attention_status stage_device_choose(stage *stage, int kernel, stage_device devi
 {
     const stage_kernel *chosen = &stage->kernels[kernel];
     gpu_device gpu;
-    const attention_status found =
-        device == DEVICE_CPU ? ATTENTION_NO_DEVICE : gpu_device_open(&gpu);
+    attention_status found = device == DEVICE_CPU ? ATTENTION_NO_DEVICE : gpu_device_open(&gpu);
+    if (found == ATTENTION_OK && chosen->only_on && chosen->only_on != gpu.compute_capability)
+        found = status_fail(ATTENTION_NO_DEVICE,
+                            "%s has compute capability %d.%d; this kernel's instructions are those "
+                            "of %d.%d alone",
+                            gpu.name, gpu.compute_capability / 10, gpu.compute_capability % 10,
+                            chosen->only_on / 10, chosen->only_on % 10);
     if (device == DEVICE_GPU && found != ATTENTION_OK) return found;
     stage->on_gpu = found == ATTENTION_OK;
     stage->kernel = chosen;

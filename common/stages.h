@@ -25,6 +25,8 @@ DECLARE_KERNEL(stage3);
 DECLARE_KERNEL(stage3_scalar);
 DECLARE_KERNEL(stage4);
 DECLARE_KERNEL(stage5);
+DECLARE_KERNEL(stage6);
+DECLARE_KERNEL(stage7);
 
 // One way a kernel was built. `traced` is the same source with its recorder listening: it alone
 // fills counters and traces.
@@ -37,6 +39,7 @@ typedef struct {
     const char *name;           // "tensor"
     int64_t block_q, block_k;   // the tile it was compiled for
     kernel_build emulated, gpu; // gpu: NULLs in a program made without nvcc
+    int only_on;                // the one compute capability it runs on, 90 for 9.0; 0: any
 } stage_kernel;
 
 #define KERNEL_BUILD(kernel)                                                                       \
@@ -56,20 +59,27 @@ typedef struct {
 // The kernels of the CUDA stages, with their tiles.
 #define STAGE3_TENSOR                                                                              \
     {                                                                                              \
-        "tensor", 128, 64, KERNEL_BUILD(stage3_emulated), KERNEL_BUILD_GPU(stage3)                 \
+        "tensor", 128, 64, KERNEL_BUILD(stage3_emulated), KERNEL_BUILD_GPU(stage3), 0              \
     }
 #define STAGE3_SCALAR                                                                              \
     {                                                                                              \
-        "scalar", 64, 32, KERNEL_BUILD(stage3_scalar_emulated), KERNEL_BUILD_GPU(stage3_scalar)    \
+        "scalar", 64, 32, KERNEL_BUILD(stage3_scalar_emulated), KERNEL_BUILD_GPU(stage3_scalar), 0 \
     }
 #define STAGE4_TENSOR                                                                              \
     {                                                                                              \
-        "tensor", 128, 64, KERNEL_BUILD(stage4_emulated), KERNEL_BUILD_GPU(stage4)                 \
+        "tensor", 128, 64, KERNEL_BUILD(stage4_emulated), KERNEL_BUILD_GPU(stage4), 0              \
     }
-
 #define STAGE5_TENSOR                                                                              \
     {                                                                                              \
-        "tensor", 128, 64, KERNEL_BUILD(stage5_emulated), KERNEL_BUILD_GPU(stage5)                 \
+        "tensor", 128, 64, KERNEL_BUILD(stage5_emulated), KERNEL_BUILD_GPU(stage5), 0              \
+    }
+#define STAGE6_WGMMA                                                                               \
+    {                                                                                              \
+        "wgmma", 64, 128, KERNEL_BUILD(stage6_emulated), KERNEL_BUILD_GPU(stage6), 90              \
+    }
+#define STAGE7_WGMMA                                                                               \
+    {                                                                                              \
+        "wgmma", 64, 128, KERNEL_BUILD(stage7_emulated), KERNEL_BUILD_GPU(stage7), 90              \
     }
 
 // The bound of stage 4's key loop: see stage4_causal_skip/attention.cu.
