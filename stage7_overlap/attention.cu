@@ -1,0 +1,184 @@
+// Stage 7: stage 6 with the softmax of a tile behind the products before and after it.
+//
+// Owns: attention_forward and attention_forward_device. A consumer begins the scores of a tile and,
+// right behind them, the output of the tile before; the maximum is sought while the second runs,
+// and it is waited for only where acc is rescaled.
+// Build and run: make stage7 && ./stage7/run
+// Source: Shah et al. 2024 (FlashAttention-3), section 3.2; docs/performance.md.
+#include "attention.h"
+
+#include <math.h>
+
+#include "gpu_hopper.h"
+#include "util.h"
+
+namespace
+{
+
+constexpr int block_q = 64, block_k = 128, stages = 2;
+
+// p is 2^weight_bits times the weight, and so are its sum l and acc: the end divides it out. fp16
+// ends at 2^-24 and loses bits from 2^-14 down, so a weight that is small beside the largest, which
+// is 1, would lose them too; there is room above 1 for 2^15. bf16 has the range of a float.
+template <class T> constexpr float weight_bits = 0.0f;
+template <> constexpr float weight_bits<fp16> = 15.0f;
+
+template <class T, int d, int consumers>
+__global__ void __launch_bounds__((1 + consumers) * 128, consumers == 1 ? 2 : 1)
+    attention_kernel(const __grid_constant__ tensor_map q, const __grid_constant__ tensor_map k,
+                     const __grid_constant__ tensor_map v, T *o, float *lse, int64_t seq,
+                     bool causal, float scale, recorder record)
+{
+    const float scale_log2 = scale * 1.44269504f;           // exp2 takes the place of exp
+    constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
+    const int n = static_cast<int>(seq);                    // half the registers of 64 bits
+    const int q_tiles = (n - 1) / queries + 1, planes = static_cast<int>(gridDim.x) / q_tiles;
+    // Blocks that run together share k and v in the L2: those of one head, or, to have the longest
+    // tiles of queries first, of eight.
+    const int heads = causal ? 8 : 1, block = static_cast<int>(blockIdx.x);
+    const int first_head = block / (heads * q_tiles) * heads;
+    const int together = planes - first_head < heads ? planes - first_head : heads;
+    const int i_block = (q_tiles - 1 - (block - first_head * q_tiles) / together) * queries;
+    const int bh = first_head + (block - first_head * q_tiles) % together;
+    const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
+    const box_tile<T, queries, d> q_tile(0);
+    const ring<T, block_k, d, stages> k_ring(q_tile.end()), v_ring(k_ring.end());
+    const uint32_t q_full = v_ring.end(); // an mbarrier
+    turn<stages> at;
+    if (threadIdx.x == 0) {
+        mbarrier_init(q_full, 1, site());
+        k_ring.init(consumers);
+        v_ring.init(consumers);
+        fence_barrier_init();
+    }
+    barrier();
+
+    if (warpgroup_index() == 0) { // the producer
+        give_registers<consumers == 3 ? 32 : 24>();
+        if (threadIdx.x == 0) copy_tile(q_tile, q, i_block, bh, q_full);
+        for (int j = 0; threadIdx.x == 0 && j < end(i_block + queries); j += block_k, at.next()) {
+            k_ring.fill(at, k, j, bh);
+            v_ring.fill(at, v, j, bh);
+            record.bytes(2 * (n - j < block_k ? n - j : block_k) * d * static_cast<int>(sizeof(T)));
+        }
+        return;
+    }
+    take_registers<consumers == 3 ? 160 : consumers == 2 ? 240 : 232>();
+    const int first = (warpgroup_index() - 1) * block_q;     // the warpgroup's row of q_tile
+    const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
+    const int seen = end(i_block + first + block_q);         // by the warpgroup
+    mbarrier_wait(q_full, 0, site());
+
+    accumulator<rows, block_k> s;
+    left_operand<T, rows, block_k> p_left;
+    auto acc = zeros<rows, d>();
+    auto m = all_rows<rows>(-INFINITY), l = all_rows<rows>(0.0f); // l: of this lane's columns
+    turn<stages> before; // of the tile whose output is not yet made
+    const auto tile = [&](int j, bool is_first, bool plain) {
+        const int cols = n - j < block_k ? n - j : block_k;
+
+        // 1. scores, and the output of the tile before behind them
+        start_product_abt(s, q_tile, first, k_ring.wait(at));
+        if (!is_first) start_product(acc, p_left, v_ring.tile(before));
+        if (is_first)
+            wait_for_product<0>(s);
+        else
+            wait_for_product<1>(s);
+        k_ring.release(at);
+        const float factor = plain ? scale_log2 : 1.0f; // what exp2 still has to multiply by
+        if (!plain)
+            each_element(s, [&](float x, int t, int h, int c) {
+                const int key = j + c;
+                return key < seen && (!causal || key <= i + fragment_row(t, h))
+                           ? __fmul_rn(x, scale_log2)
+                           : -INFINITY;
+            });
+
+        // 2. online softmax
+        const auto s_max = row_max(s);
+        const auto tile_max =
+            each_row<rows>([&](int t, int h) { return __fmul_ru(s_max.r[t][h], factor); });
+        const auto m_new =
+            each_row<rows>([&](int t, int h) { return fmaxf(m.r[t][h], tile_max.r[t][h]); });
+        const auto base = each_row<rows>(
+            [&](int t, int h) { return m_new.r[t][h] == -INFINITY ? 0.0f : m_new.r[t][h]; });
+        const auto correction =
+            each_row<rows>([&](int t, int h) { return exp2_fast(m.r[t][h] - base.r[t][h]); });
+        v_ring.wait(at); // for the next call; here, since the compiler seeks other waits too early
+        if (!is_first) {
+            wait_for_product<0>(acc, p_left);
+            v_ring.release(before);
+            rescale(acc, correction);
+        }
+        auto &p = s;
+        each_element(p, [&](float x, int t, int h, int) { // up, or p could pass fp16's end
+            return exp2_fast(fmaf(x, factor, -__fsub_ru(base.r[t][h], weight_bits<T>)));
+        });
+        const auto sum = lane_sum(p);
+        l = each_row<rows>(
+            [&](int t, int h) { return l.r[t][h] * correction.r[t][h] + sum.r[t][h]; });
+        if (record.listens)
+            record_rows(record, bh, i, j, cols, m, m_new, correction,
+                        times(across_lanes(l), exp2f(-weight_bits<T>)));
+        m = m_new;
+        round_left(p_left, p);
+        record.scores(2 * (2 * block_q * block_k * d));
+        before = at;
+        at.next();
+    };
+    // Full tiles that every row of the warpgroup sees need no mask.
+    const int plain_end = scale_log2 > 0.0f ? end(i_block + first + 1) / block_k * block_k : 0;
+    int j = block_k;
+    tile(0, true, false);
+    for (; j < plain_end; j += block_k) tile(j, false, true);
+    for (; j < seen; j += block_k) tile(j, false, false);
+
+    // 3. output, not yet normalised, of the last tile
+    start_product(acc, p_left, v_ring.tile(before));
+    wait_for_product<0>(acc, p_left);
+
+    // 4. normalise once
+    l = across_lanes(l);
+    rescale(acc, each_row<rows>([&](int t, int h) { // one division a row
+                return l.r[t][h] == 0.0f ? 0.0f : 1.0f / l.r[t][h];
+            }));
+    store(o + (int64_t{bh} * n + i) * d, acc, n - i);
+    if (lse)
+        store_rows(lse + int64_t{bh} * n + i, each_row<rows>([&](int t, int h) {
+                       const float unit = __fsub_ru(m.r[t][h], weight_bits<T>);
+                       return (unit + weight_bits<T>)*0.69314718f +
+                              logf(l.r[t][h] * exp2f(-weight_bits<T>));
+                   }),
+                   n - i);
+}
+
+template <class T, int d, int consumers> attention_status launch_with(const gpu_call &call)
+{
+    constexpr int queries = consumers * block_q;
+    constexpr uint32_t shared_bytes =
+        box_tile<T, queries, d>::bytes + 2 * ring<T, block_k, d, stages>::bytes + 8;
+    return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, block_k,
+                             (1 + consumers) * 128, shared_bytes, call);
+}
+
+// The more consumers share k and v the better, if there are blocks enough for all multiprocessors:
+// the registers hold three at d = 64 and two at 128. What a row gets does not depend on it.
+template <class T, int d> attention_status launch(const gpu_call &call)
+{
+    int processors = 0;
+    const attention_status status = gpu_attribute(&processors, cudaDevAttrMultiProcessorCount);
+    if (status != ATTENTION_OK) return status;
+    const auto blocks = [&](int consumers) {
+        return call.args->batch * call.args->heads *
+               ((call.args->seq - 1) / (consumers * block_q) + 1);
+    };
+    if (d == 64 ? blocks(3) >= 4 * processors : blocks(1) > processors)
+        return launch_with < T, d, d == 64 ? 3 : 2 > (call);
+    return launch_with<T, d, 1>(call);
+}
+
+// What attention_forward and attention_forward_device launch (common/gpu.h).
+const gpu_kernels kernels = {block_q,           block_k,          launch<fp16, 64>,
+                             launch<fp16, 128>, launch<bf16, 64>, launch<bf16, 128>};
+
+} // namespace

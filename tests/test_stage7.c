@@ -1,0 +1,35 @@
+// Stage 7 in the emulator.
+#include "cuda_support.h"
+
+#define SUITE            stage7
+#define STAGE            attention_forward_stage7_emulated
+#define TRACED           attention_forward_stage7_emulated_traced
+#define PREVIOUS         attention_forward_stage6_emulated
+#define BLOCK_Q          64
+#define BLOCK_ROWS       192 // of those that the tally counts
+#define BLOCK_K          128
+#define PREVIOUS_BLOCK_Q 64
+#define PREVIOUS_BLOCK_K 128
+#define SKIPS            true
+#include "cuda_stage.h"
+
+// How many consumers a block has follows from the shape (launch): a head alone and the same head
+// among others get the same bits.
+Test(stage7, are_the_bits_the_same_with_any_number_of_consumers)
+{
+    for (int turn = 0; turn < 8; turn++) {
+        problem many = cuda_turn(turn, 1, 5, 64, BLOCK_Q, BLOCK_K);
+        problem one = cuda_turn(turn, 1, 1, 64, BLOCK_Q, BLOCK_K);
+        problem_draw(&many, 9, 2);
+        problem_draw(&one, 9, 2);
+        memcpy(one.q, many.q, (size_t)one.count * sizeof *one.q);
+        memcpy(one.k, many.k, (size_t)one.count * sizeof *one.k);
+        memcpy(one.v, many.v, (size_t)one.count * sizeof *one.v);
+        problem_run(&many, STAGE);
+        problem_run(&one, STAGE);
+        cr_expect_arr_eq(one.o, many.o, (size_t)one.count * sizeof *one.o);
+        cr_expect_arr_eq(one.lse, many.lse, (size_t)one.rows * sizeof *one.lse);
+        problem_free(&many);
+        problem_free(&one);
+    }
+}
