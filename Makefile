@@ -18,10 +18,12 @@ stage2_dir := stage2_tiled_cpu
 stage3_dir := stage3_fused_cuda
 stage4_dir := stage4_causal_skip
 stage5_dir := stage5_async_copy
+stage6_dir := stage6_hopper
+stage7_dir := stage7_overlap
 # Those that are here: a handout (course/README.md) ends at the stage it hands out.
-stages      := $(foreach n,0 1 2 3 4 5,$(if $(wildcard $(stage$n_dir)/attention.*),$n))
+stages      := $(foreach n,0 1 2 3 4 5 6 7,$(if $(wildcard $(stage$n_dir)/attention.*),$n))
 cpu_stages  := $(filter 0 1 2,$(stages))
-cuda_stages := $(filter 3 4 5,$(stages))
+cuda_stages := $(filter 3 4 5 6 7,$(stages))
 
 # Without nvcc, and under sanitizers, the CUDA stages have their emulated build alone.
 NVCC := $(or $(shell command -v nvcc),$(wildcard /usr/local/cuda/bin/nvcc))
@@ -44,10 +46,13 @@ CPPFLAGS := -Icommon -D_GNU_SOURCE -MMD -MP
 LDFLAGS  := -fopenmp
 LDLIBS   := -lm -lpthread
 ifneq ($(NVCC),)
-# The last architecture also as PTX, for cards that come later.
-NVCCFLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -Wall,-Wextra $(addprefix -Xcompiler ,$(quiet)) $(if $(WERROR),-Werror all-warnings) \
-             $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
-             -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+NVCCFLAGS := -std=c++17 -O3 -lineinfo -Xcompiler -Wall,-Wextra $(addprefix -Xcompiler ,$(quiet)) $(if $(WERROR),-Werror all-warnings)
+# The last architecture also as PTX, for cards that come later. Stages 6 and 7 speak of what
+# compute capability 9.0 alone has.
+cards  := $(foreach a,$(CUDA_ARCHS),-gencode arch=compute_$a,code=sm_$a) \
+          -gencode arch=compute_$(lastword $(CUDA_ARCHS)),code=compute_$(lastword $(CUDA_ARCHS))
+hopper := -gencode arch=compute_90a,code=sm_90a
+cards_of = $(if $(filter 6 7,$1),$(hopper),$(cards))
 cuda_home := $(realpath $(dir $(NVCC))..)
 CPPFLAGS  += -DWITH_CUDA
 LDFLAGS   += $(addprefix -L,$(wildcard $(cuda_home)/lib64 $(cuda_home)/lib))
@@ -113,7 +118,7 @@ $(B)/common/%.o: common/%.cpp | $(B)/common/
 $(B)/common/emulator_wgmma.o: CXXFLAGS += -O3 # unrolls the product, which takes a third of the time
 $(B)/common/gpu_device.o: common/gpu_device.cu | $(B)/common/
 	$(call say,NVCC)
-	$(Q)$(NVCC) -Icommon $(NVCCFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(NVCC) -Icommon $(NVCCFLAGS) $(cards) -MMD -MP -c $< -o $@
 
 # ---- stages -----------------------------------------------------------------------------------
 # Every stage defines attention_forward; renamed, they link together.
@@ -143,17 +148,17 @@ $(B)/$(stage$1_dir)/$2_emulated_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_
 	$$(Q)$$(CXX) $$(CPPFLAGS) $$(CXXFLAGS) $$(call renamed,$3_emulated_traced) -DTRACE -x c++ -c $$< -o $$@
 $(B)/$(stage$1_dir)/$2.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
 	$$(call say,NVCC)
-	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call renamed,$3) -MMD -MP -Xptxas -v -c $$< -o $$@ 2> $$@.log || { cat $$@.log; exit 1; }
+	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call cards_of,$1) $$(call renamed,$3) -MMD -MP -Xptxas -v -c $$< -o $$@ 2> $$@.log || { cat $$@.log; exit 1; }
 $(B)/$(stage$1_dir)/$2_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
 	$$(call say,NVCC)
-	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call renamed,$3_traced) -DTRACE -MMD -MP -c $$< -o $$@
+	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call cards_of,$1) $$(call renamed,$3_traced) -DTRACE -MMD -MP -c $$< -o $$@
 kernel_$3 := $(addprefix $(B)/$(stage$1_dir)/$2,_emulated.o _emulated_traced.o $(if $(NVCC),.o _traced.o))
 endef
 $(if $(filter 3,$(stages)),$(eval $(call kernel_rules,3,attention,stage3)))
 $(if $(filter 3,$(stages)),$(eval $(call kernel_rules,3,scalar,stage3_scalar)))
 $(if $(filter 4,$(stages)),$(eval $(call kernel_rules,4,attention,stage4)))
-$(if $(filter 5,$(stages)),$(eval $(call kernel_rules,5,attention,stage5)))
-cuda_kernels := $(kernel_stage3) $(kernel_stage3_scalar) $(kernel_stage4) $(kernel_stage5)
+$(foreach n,$(filter 5 6 7,$(stages)),$(eval $(call kernel_rules,$n,attention,stage$n)))
+cuda_kernels := $(kernel_stage3) $(kernel_stage3_scalar) $(foreach n,4 5 6 7,$(kernel_stage$n))
 
 # What each step adds, whatever it does to the indentation.
 difference = git --no-pager diff --no-index -w --color=auto $1 $2 || true
@@ -165,6 +170,8 @@ diff-3:
 	@$(call difference,$(stage3_dir)/scalar.cu,$(stage3_dir)/attention.cu)
 diff-4: ; @$(call difference,$(stage3_dir)/attention.cu,$(stage4_dir)/attention.cu)
 diff-5: ; @$(call difference,$(stage4_dir)/attention.cu,$(stage5_dir)/attention.cu)
+diff-6: ; @$(call difference,$(stage5_dir)/attention.cu,$(stage6_dir)/attention.cu)
+diff-7: ; @$(call difference,$(stage6_dir)/attention.cu,$(stage7_dir)/attention.cu)
 
 attentions := $(foreach n,$(cpu_stages),$(B)/$(stage$n_dir)/attention.o)
 $(foreach n,$(cpu_stages),$(B)/$(stage$n_dir)/run): $(common) $(no_gpu)
@@ -181,6 +188,8 @@ $(foreach n,$(cuda_stages),$(B)/$(stage$n_dir)/run): $(emulator) $(common) $(gpu
 $(B)/$(stage3_dir)/run: $(stage3_objects) $(kernel_stage3) $(kernel_stage3_scalar)
 $(B)/$(stage4_dir)/run: $(stage4_objects) $(kernel_stage3) $(kernel_stage4)
 $(B)/$(stage5_dir)/run: $(stage5_objects) $(kernel_stage4) $(kernel_stage5)
+$(B)/$(stage6_dir)/run: $(stage6_objects) $(kernel_stage5) $(kernel_stage6)
+$(B)/$(stage7_dir)/run: $(stage7_objects) $(kernel_stage6) $(kernel_stage7)
 
 # ---- tests ------------------------------------------------------------------------------------
 # Tests of the CUDA stages come twice: in the emulator, and, made with nvcc, on a GPU.
@@ -237,7 +246,7 @@ $(B)/bench/%.o: bench/%.c | $(B)/bench/
 	$(Q)$(CC) $(CPPFLAGS) -Ibench $(if $(OPENBLAS),-DWITH_OPENBLAS) $(CFLAGS) -c $< -o $@
 $(B)/bench/%.o: bench/%.cu | $(B)/bench/
 	$(call say,NVCC)
-	$(Q)$(NVCC) -Icommon -Ibench -DWITH_CUDA $(NVCCFLAGS) -MMD -MP -c $< -o $@
+	$(Q)$(NVCC) -Icommon -Ibench -DWITH_CUDA $(NVCCFLAGS) $(cards) -MMD -MP -c $< -o $@
 $(B)/bench/run: $(bench_objects) $(attentions) $(cuda_kernels) $(emulator) $(common) $(gpu)
 	$(call say,LD)
 	$(Q)$(CXX) $(LDFLAGS) $(filter %.o,$^) $(LDLIBS) $(if $(OPENBLAS),-lopenblas) $(if $(NVCC),-lcublas) $(cudart) -o $@
@@ -277,11 +286,11 @@ figures: ## draw docs/figures, light and dark; FORMAT=png for slides
 mutants: ## put known bugs in, one by one, and see each caught
 	@tests/mutants.sh
 
-sanitize-gpu: stage3 stage4 stage5 ## compute-sanitizer over the kernels; wants a GPU
+sanitize-gpu: stage3 stage4 stage5 stage6 stage7 ## compute-sanitizer over the kernels; wants a GPU
 	@tests/sanitize_gpu.sh
 
 # The objects that nvcc made, and what its assembler said of them.
-kernel_objects := $(if $(NVCC),$(B)/$(stage3_dir)/scalar.o $(B)/$(stage3_dir)/attention.o $(B)/$(stage4_dir)/attention.o $(B)/$(stage5_dir)/attention.o)
+kernel_objects := $(if $(NVCC),$(B)/$(stage3_dir)/scalar.o $(foreach n,$(cuda_stages),$(B)/$(stage$n_dir)/attention.o))
 kernels: $(kernel_objects) ## compile the kernels for every card; fail on a spill
 	@test -n "$(NVCC)" || { echo "make kernels needs nvcc"; exit 1; }
 	@tests/kernels.sh $(addsuffix .log,$^)

@@ -56,6 +56,8 @@ static attention_status plan_shape(bench_rows *plan, const bench_row *common, co
 #ifdef WITH_CUDA
         if (s->device == ON_GPU) {
             const gpu_method *method = &gpu_methods[m];
+            if (method->only_on && strcmp(method->only_on, common->compute_capability) != 0)
+                continue;
             name = method->name, stage = method->stage, dtype = method->dtype;
             block_q = method->block_q, block_k = method->block_k, longest = method->longest;
         }

@@ -15,13 +15,17 @@
 #include "timing.h"
 
 const gpu_method gpu_methods[] = {
-    {"explicit_fp32", "0", "fp32", 0, 0, 0, explicit_fp32, explicit_fp32_scratch},
-    {"explicit_fp16", "0", "fp16", 0, 0, 0, explicit_fp16, explicit_fp16_scratch},
-    {"tiled_launches", "2", "fp16", 128, 128, 2048, tiled_launches, tiled_launches_scratch},
-    {"stage3_scalar", "3", "fp16", 64, 32, 0, attention_forward_device_stage3_scalar, nullptr},
-    {"stage3", "3", "fp16", 128, 64, 0, attention_forward_device_stage3, nullptr},
-    {"stage4", "4", "fp16", 128, 64, 0, attention_forward_device_stage4, nullptr},
-    {"stage5", "5", "fp16", 128, 64, 0, attention_forward_device_stage5, nullptr},
+    {"explicit_fp32", "0", "fp32", 0, 0, 0, explicit_fp32, explicit_fp32_scratch, nullptr},
+    {"explicit_fp16", "0", "fp16", 0, 0, 0, explicit_fp16, explicit_fp16_scratch, nullptr},
+    {"tiled_launches", "2", "fp16", 128, 128, 2048, tiled_launches, tiled_launches_scratch,
+     nullptr},
+    {"stage3_scalar", "3", "fp16", 64, 32, 0, attention_forward_device_stage3_scalar, nullptr,
+     nullptr},
+    {"stage3", "3", "fp16", 128, 64, 0, attention_forward_device_stage3, nullptr, nullptr},
+    {"stage4", "4", "fp16", 128, 64, 0, attention_forward_device_stage4, nullptr, nullptr},
+    {"stage5", "5", "fp16", 128, 64, 0, attention_forward_device_stage5, nullptr, nullptr},
+    {"stage6", "6", "fp16", 64, 128, 0, attention_forward_device_stage6, nullptr, "9.0"},
+    {"stage7", "7", "fp16", 64, 128, 0, attention_forward_device_stage7, nullptr, "9.0"},
 };
 const int gpu_method_count = sizeof gpu_methods / sizeof *gpu_methods;
 

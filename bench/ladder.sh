@@ -29,6 +29,8 @@ END {
     row("3 attention.cu", "stage3")
     row("4 causal skip", "stage4")
     row("5 async copy", "stage5")
+    row("6 Hopper", "stage6")
+    row("7 overlap", "stage7")
     row("Triton, 64 x 64", "triton_64x64")
     row("SDPA Flash", "sdpa_flash")
     row("SDPA cuDNN", "sdpa_cudnn")

@@ -3,7 +3,7 @@
 # tool and fails if one found anything, or if fewer runs came through than were asked for.
 # `make sanitize-gpu` calls it; named tools run alone.
 set -u
-kernels=("stage3 --kernel tensor" "stage3 --kernel scalar" stage4 stage5)
+kernels=("stage3 --kernel tensor" "stage3 --kernel scalar" stage4 stage5 stage6 stage7)
 expected=$((${#kernels[@]} * 32))
 if [ "${1:-}" = matrix ]; then
     for kernel in "${kernels[@]}"; do

@@ -22,31 +22,32 @@ static const char *const stage_files[] = {
     "stage0_explicit/attention.c",    "stage1_online_softmax/attention.c",
     "stage2_tiled_cpu/attention.c",   "stage3_fused_cuda/scalar.cu",
     "stage3_fused_cuda/attention.cu", "stage4_causal_skip/attention.cu",
-    "stage5_async_copy/attention.cu"};
-enum { FILES = sizeof stage_files / sizeof *stage_files, CUDA_FILES = 4 };
+    "stage5_async_copy/attention.cu", "stage6_hopper/attention.cu",
+    "stage7_overlap/attention.cu"};
+enum { FILES = sizeof stage_files / sizeof *stage_files, CUDA_FILES = 6 };
 
 // A loop that became blockIdx or a thread indents its body less: like `make diff-N`, this does not
 // count indentation.
 Test(diffs, does_each_stage_stay_within_its_budget_of_changed_lines)
 {
-    const int budget[] = {70, 90, 110, 0, 12, 80}; // scalar to tensor cores has none
-    int changed[6];
-    for (int i = 0; i < 6; i++) {
+    const int budget[] = {70, 90, 110, 0, 12, 85, 100, 80}; // scalar to tensor cores has none
+    int changed[FILES - 1];
+    for (int i = 0; i < FILES - 1; i++) {
         changed[i] = changed_lines(stage_files[i], stage_files[i + 1]);
         cr_expect(changed[i] > 0 && (budget[i] == 0 || changed[i] <= budget[i]), "%s: %d",
                   stage_files[i + 1], changed[i]);
     }
-    char line[5][128], text[1 << 14]; // the main README's table says how many
+    char line[7][128], text[1 << 14]; // the main README's table says how many
     snprintf(line[0], sizeof line[0], "| %d |", changed[0]);
     snprintf(line[1], sizeof line[1], "| %d |", changed[1]);
     snprintf(line[2], sizeof line[2], "| %d, then %d |", changed[2], changed[3]);
     snprintf(line[3], sizeof line[3], "| %d |", changed[4]);
-    snprintf(line[4], sizeof line[4], "| %d |", changed[5]);
+    for (int i = 4; i < 7; i++) snprintf(line[i], sizeof line[i], "| %d |", changed[i + 1]);
     FILE *readme = fopen("README.md", "r");
     cr_assert_not_null(readme);
     text[fread(text, 1, sizeof text - 1, readme)] = '\0';
     fclose(readme);
-    for (int i = 0; i < 5; i++)
+    for (int i = 0; i < 7; i++)
         cr_expect(strstr(text, line[i]), "README.md does not say %s", line[i]);
 }
 
@@ -95,7 +96,7 @@ Test(diffs, does_no_cuda_object_share_a_name_with_another)
     char command[512], name[512] = "";
     snprintf(
         command, sizeof command,
-        "for o in build/$(cat build/config)/stage[345]_*/*.o; do nm -g --defined-only $o | awk "
+        "for o in build/$(cat build/config)/stage[3-7]_*/*.o; do nm -g --defined-only $o | awk "
         "'$2 != \"V\" {print $3}' | grep -v '^__odr_asan\\|^_ZNSt\\|^_ZSt\\|^__asan' | sort "
         "-u; done | "
         "sort | uniq -d | grep -v '^_ZN8emulator\\|^main$\\|^print_receipts$\\|^_Z' ");
@@ -105,7 +106,7 @@ Test(diffs, does_no_cuda_object_share_a_name_with_another)
     pclose(pipe);
     snprintf(
         command, sizeof command,
-        "for o in build/$(cat build/config)/stage[345]_*/*.o; do nm -g --defined-only $o | awk "
+        "for o in build/$(cat build/config)/stage[3-7]_*/*.o; do nm -g --defined-only $o | awk "
         "'{print $3}' | grep GLOBAL__N__ | grep -o "
         "'GLOBAL__N__[0-9a-f]*_[0-9]*_[a-z_]*_cu_[0-9a-f]*' | sort -u; done | sort "
         "| uniq -d");
@@ -117,8 +118,9 @@ Test(diffs, does_no_cuda_object_share_a_name_with_another)
 
 Test(diffs, do_the_cuda_stages_export_their_entry_points_alone)
 {
-    const char *const objects[] = {"stage3_fused_cuda/scalar", "stage3_fused_cuda/attention",
-                                   "stage4_causal_skip/attention", "stage5_async_copy/attention"};
+    const char *const objects[] = {"stage3_fused_cuda/scalar",     "stage3_fused_cuda/attention",
+                                   "stage4_causal_skip/attention", "stage5_async_copy/attention",
+                                   "stage6_hopper/attention",      "stage7_overlap/attention"};
     for (int s = 0; s < CUDA_FILES; s++) {
         char command[512], name[512];
         snprintf(

@@ -6,7 +6,7 @@ load 'docs/figures/style.gp'
 if (!exists("data")) data = 'bench/results/h200/bench.csv'
 if (!readable(data)) exit error sprintf("ladder: cannot read %s; make bench-full writes one", data)
 if (!exists("seq")) seq = 8192
-steps = 'explicit_fp32 explicit_fp16 stage3_scalar stage3 stage4 stage5 triton_64x64 sdpa_flash sdpa_cudnn'
+steps = 'explicit_fp32 explicit_fp16 stage3_scalar stage3 stage4 stage5 stage6 stage7 triton_64x64 sdpa_flash sdpa_cudnn'
 rate(m, c) = real('0'.system(sprintf("awk -F, -v m=%s -v c=%d -v s=%d 'NR == 1 {for (i = 1; i <= NF; i++) n[$i] = i} $n[\"method\"] == m && $n[\"status\"] == \"ok\" && $n[\"head_dim\"] == 64 && $n[\"causal\"] == c && $n[\"batch\"] == 1 && $n[\"seq\"] == s {print $n[\"tflops\"]}' '%s'", m, c, seq, data)))
 total = 0
 array off[words(steps)]; array on[words(steps)]
