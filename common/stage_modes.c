@@ -88,6 +88,15 @@ static attention_status check_row(stage_run *run, table *t, const char *name, bo
     return ATTENTION_OK;
 }
 
+attention_args stage_previous_args(const stage *stage, const attention_args *args)
+{
+    attention_args before = *args;
+    if (!stage->previous_kernel) return before;
+    before.block_q = stage->previous_kernel->block_q;
+    before.block_k = stage->previous_kernel->block_k;
+    return before;
+}
+
 attention_status stage_run_check(stage_run *run, const stage *stage, const char *csv)
 {
     const attention_args *a = &run->args;
@@ -106,12 +115,15 @@ attention_status stage_run_check(stage_run *run, const stage *stage, const char 
         status = tensor_new("o", a->batch, a->heads, a->seq, a->head_dim, &own);
         if (status == ATTENTION_OK) {
             float *swap = run->o;
+            const attention_args given = run->args;
             run->o = own;
+            run->args = stage_previous_args(stage, &given);
             status = forward(run, stage->previous);
             if (status == ATTENTION_OK)
                 status = check_row(run, t, stage->previous_name, &previous_passed);
             difference = tensor_compare(swap, own, count);
             run->o = swap;
+            run->args = given;
             tensor_free(own);
         }
     }
@@ -261,7 +273,10 @@ attention_status stage_run_bench(stage_run *run, const stage *stage, const char 
     const double before = peak_flops(threads);
     const bench_result own = bench_one(run, stage->name, stage->forward);
     bench_result baseline = {0};
+    const attention_args given = run->args;
+    run->args = stage_previous_args(stage, &given);
     if (stage->baseline) baseline = bench_one(run, stage->baseline_name, stage->baseline);
+    run->args = given;
     const double after = peak_flops(threads), peak = fmax(before, after);
 
     table *t = table_new(8, headings);

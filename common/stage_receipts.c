@@ -23,15 +23,6 @@ static attention_status inputs(const stage *stage, stage_run *run, int64_t heads
     return stage_run_inputs(run);
 }
 
-// The same call in the tile of the kernel before.
-static attention_args previous_args(const stage *stage, const attention_args *args)
-{
-    attention_args before = *args;
-    before.block_q = stage->previous_kernel->block_q;
-    before.block_k = stage->previous_kernel->block_k;
-    return before;
-}
-
 void receipt_against_previous(const stage *stage, int threads)
 {
     char mean[32];
@@ -49,7 +40,7 @@ void receipt_against_previous(const stage *stage, int threads)
             inputs(stage, &run, 2, 257, i / 2 % 2 ? 128 : 64, dtype, i % 2, threads);
         const int64_t d = run.args.head_dim, count = INT64_C(514) * d;
         if (status == ATTENTION_OK) status = tensor_new("o", 1, 2, 257, d, &o);
-        const attention_args args_before = previous_args(stage, &run.args);
+        const attention_args args_before = stage_previous_args(stage, &run.args);
         if (status == ATTENTION_OK)
             status = stage->previous(run.q, run.k, run.v, o, run.lse, &args_before);
         if (status == ATTENTION_OK)
@@ -98,7 +89,7 @@ void receipt_times(const stage *stage, int threads)
             timing_result before = {0}, now = {0};
             int64_t extra;
             attention_status status = inputs(stage, &run, 16, n, d, DTYPE_FP16, causal, threads);
-            const attention_args args_before = previous_args(stage, &run.args);
+            const attention_args args_before = stage_previous_args(stage, &run.args);
             if (status == ATTENTION_OK)
                 status = gpu_device_time(stage->previous_kernel->gpu.device, run.q, run.k, run.v,
                                          &args_before, 3, 20, &before, &extra);

@@ -22,6 +22,9 @@ attention_status stage_run_shape(stage_run *run, const bool extent_given[4]);
 attention_status stage_run_inputs(stage_run *run);
 void stage_run_free(stage_run *run);
 
+// The same call of the stage before, whose kernel may be compiled for another tile.
+attention_args stage_previous_args(const stage *stage, const attention_args *args);
+
 // Each prints a table on stdout; csv, when not NULL, names a file that gets it too.
 attention_status stage_run_summary(stage_run *run, const stage *stage);
 attention_status stage_run_check(stage_run *run, const stage *stage, const char *csv);

@@ -12,9 +12,9 @@
 
 enum { LINES = 2048, FILE_MAX = 1 << 17 };
 
-static const char *const stages[] = {"stage0_explicit",    "stage1_online_softmax",
-                                     "stage2_tiled_cpu",   "stage3_fused_cuda",
-                                     "stage4_causal_skip", "stage5_async_copy"};
+static const char *const stages[] = {
+    "stage0_explicit",    "stage1_online_softmax", "stage2_tiled_cpu", "stage3_fused_cuda",
+    "stage4_causal_skip", "stage5_async_copy",     "stage6_hopper",    "stage7_overlap"};
 enum { TESTED_STAGES = sizeof stages / sizeof *stages, FIRST_STAGE = 3 };
 
 // Those of no stage, which are FIRST_STAGE, then those of all stages there are. Ends with globfree.
@@ -260,6 +260,16 @@ Test(readme, do_the_samples_of_stage_4_hold)
 Test(readme, do_the_samples_of_stage_5_hold)
 {
     run_samples("stage5_async_copy/README.md", true);
+}
+
+Test(readme, do_the_samples_of_stage_6_hold)
+{
+    run_samples("stage6_hopper/README.md", true);
+}
+
+Test(readme, do_the_samples_of_stage_7_hold)
+{
+    run_samples("stage7_overlap/README.md", true);
 }
 
 // A stage without a README, a README without a sample, or a sample that no test above runs.

@@ -131,3 +131,27 @@ Test(receipts, does_stage_5_stand_beside_stage_4)
     cr_expect_null(strstr(p->out, "FAILED"));
     free(p);
 }
+
+Test(receipts, does_stage_6_stand_beside_stage_5)
+{
+    process *p = process_run("stage6_hopper/run --device cpu");
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect_leq(longest_line(p->out), 80);
+    EXPECT_ROWS(p->out, "\n D=64 512 128 64 65536 12 2 40960",
+                "\n D=128 1024 512 128 262144 16 4 81920", "against float64 and stage 5",
+                "\n fp16 D=64", "\n bf16 D=128 causal", "ok: ");
+    cr_expect_null(strstr(p->out, "FAILED"));
+    free(p);
+}
+
+Test(receipts, does_stage_7_stand_beside_stage_6)
+{
+    process *p = process_run("stage7_overlap/run --device cpu");
+    cr_expect_eq(p->exit_code, 0, "%s", p->error);
+    cr_expect_leq(longest_line(p->out), 80);
+    EXPECT_ROWS(p->out, "\n D=64 512 512 320 1344 512 2.62 38%",
+                "\n D=128 1024 512 320 1856 1024 1.81 55%", "against float64 and stage 6",
+                "\n fp16 D=64", "\n bf16 D=128 causal", "ok: ");
+    cr_expect_null(strstr(p->out, "FAILED"));
+    free(p);
+}

@@ -47,20 +47,23 @@ static void compare(const char *stem, attention_function *emulated, int64_t bloc
 
 Test(recorded, does_the_emulator_agree_with_the_hardware)
 {
-    const stage_kernel tensor = STAGE3_TENSOR, scalar = STAGE3_SCALAR, skip = STAGE4_TENSOR;
+    const stage_kernel tensor = STAGE3_TENSOR, scalar = STAGE3_SCALAR, skip = STAGE4_TENSOR,
+                       async = STAGE5_TENSOR, hopper = STAGE6_WGMMA, overlap = STAGE7_WGMMA;
     const struct {
         const char *prefix;
         const stage_kernel *kernel;
-    } kernels[] = {
-        {"stage3_tensor", &tensor}, {"stage3_scalar", &scalar}, {"stage4_tensor", &skip}};
+    } kernels[] = {{"stage3_tensor", &tensor}, {"stage3_scalar", &scalar},
+                   {"stage4_tensor", &skip},   {"stage5_tensor", &async},
+                   {"stage6_wgmma", &hopper},  {"stage7_wgmma", &overlap}};
+    enum { KERNELS = sizeof kernels / sizeof *kernels };
     glob_t files;
     cr_assert_eq(glob("tests/recorded/*_o.npy", 0, NULL, &files), 0);
-    cr_assert_eq(files.gl_pathc, 8);
+    cr_assert_eq(files.gl_pathc, 14);
     for (size_t f = 0; f < files.gl_pathc; f++) {
         char stem[128];
         snprintf(stem, sizeof stem, "%s", strrchr(files.gl_pathv[f], '/') + 1);
         stem[strlen(stem) - strlen("_o.npy")] = '\0';
-        for (int k = 0; k < 3; k++)
+        for (int k = 0; k < KERNELS; k++)
             if (strncmp(stem, kernels[k].prefix, strlen(kernels[k].prefix)) == 0)
                 compare(stem, kernels[k].kernel->emulated.forward, kernels[k].kernel->block_q,
                         kernels[k].kernel->block_k);

@@ -6,7 +6,7 @@ if (!exists("what"))     what = 'latency'
 if (!exists("head_dim")) head_dim = 64
 if (!exists("causal"))   causal = 0
 if (!exists("batch"))    batch = 1
-name = what; width = 800; height = 480
+name = what; width = 800; height = 520
 load 'docs/figures/style.gp'
 if (!exists("data")) data = 'bench/results/h200/bench.csv'
 if (!readable(data)) exit error sprintf("bench: cannot read %s; make bench writes one", data)
@@ -20,6 +20,7 @@ set xtics (128, 256, 512, 1024, 2048, 4096, 8192, 16384)
 if (what eq 'latency') {
     set title sprintf('Time of one call, %s, %s', shape, gpu)
     set logscale y
+    set yrange [*:1000] # room for the labels
     set ylabel 'ms'
     set format y '%g'
 }
@@ -31,6 +32,7 @@ if (what eq 'throughput') {
 if (what eq 'memory') {
     set title sprintf('Device memory beyond Q, K and V, %s, %s', shape, gpu)
     set logscale y 2
+    set yrange [*:2**18]
     set ylabel 'MiB'
     set format y '%g'
 }
@@ -38,8 +40,8 @@ if (what eq 'memory') {
 # not above it is left out. The time is the CUDA graph's where there is one.
 series(m) = sprintf("awk -F, -v m=%s -v d=%d -v c=%d -v b=%d -v w=%s 'NR == 1 {for (i = 1; i <= NF; i++) n[$i] = i; print \"seq,value\"} $n[\"method\"] == m && $n[\"status\"] == \"ok\" && $n[\"head_dim\"] == d && $n[\"causal\"] == c && $n[\"batch\"] == b {y = w == \"latency\" ? ($n[\"ms_graph\"] != \"\" ? $n[\"ms_graph\"] : $n[\"ms_median\"]) : w == \"throughput\" ? 100 * $n[\"share_of_peak\"] : $n[\"peak_extra_with_o_mib\"]; if (y > 0) print $n[\"seq\"] \",\" y}' '%s'", m, head_dim, causal, batch, what, data)
 methods = 'explicit_fp32 explicit_fp16 tiled_launches stage3_scalar stage3 stage4 stage5 stage6 stage7 triton_64x64 sdpa_flash sdpa_cudnn'
-colours = sprintf('%s %s %s %s %s %s %s %s %s %s', grey, grey, pink, orange, blue, red, violet, ink, green, sky)
-widths = '1.2 2 2 2 2 2 2.8 1.5 2 2'
+colours = sprintf('%s %s %s %s %s %s %s %s %s %s %s %s', grey, grey, pink, grey, blue, orange, violet, red, red, ink, green, sky)
+widths = '1.2 2 2 1.6 2 2 2 1.6 3 1.5 2 2'
 # Labels at the right, kept apart where lines end close to each other.
 array at[words(methods)]; array last[words(methods)]
 do for [i=1:words(methods)] {
@@ -49,7 +51,7 @@ do for [i=1:words(methods)] {
     if (words(ends) == 2 && word(ends, 1) ne "seq") { last[i] = real(word(ends, 1)); at[i] = real(word(ends, 2)) }
 }
 log_scale = what ne 'throughput'
-gap = what eq 'latency' ? 1.6 : what eq 'memory' ? 2.2 : 2.4
+gap = what eq 'latency' ? 1.75 : what eq 'memory' ? 2.2 : 2.4
 # From the lowest up, each label at least a gap above the one before it.
 array place[words(methods)]; array taken[words(methods)]
 do for [i=1:words(methods)] { taken[i] = 0; place[i] = NaN }

@@ -1,7 +1,7 @@
 # What each stage buys: TFLOP/s at N = 8192, B=1 H=16 D=64, fp16, with and without the causal mask.
 #     make bench-full CSV=bench/results/h200/bench.csv
 #     make figures
-name = 'ladder'; height = 430
+name = 'ladder'; height = 500
 load 'docs/figures/style.gp'
 if (!exists("data")) data = 'bench/results/h200/bench.csv'
 if (!readable(data)) exit error sprintf("ladder: cannot read %s; make bench-full writes one", data)
