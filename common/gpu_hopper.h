@@ -3,7 +3,7 @@
 #define GPU_HOPPER_H
 
 #include "gpu.h"
-#include "hopper.h"
+#include "warpgroup.h"
 
 namespace
 {

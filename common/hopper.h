@@ -1,21 +1,8 @@
-// hopper.h: what compute capability 9.0 does by itself: copies of whole tiles, and products of
-// four warps at a time. PTX stands here, in async.h and in fragment.h alone.
+// hopper.h: what compute capability 9.0 does by itself, operation by operation: copies of boxes
+// (TMA) that report to an mbarrier, products of a warpgroup (wgmma), registers that change hands.
+// PTX stands here, in async.h and in fragment.h alone; without nvcc the emulator does the same.
 //
-// Copies (TMA). One thread names a box of a tensor; a copy engine fetches it, swizzles it as in
-// async.h, and tells an mbarrier how many bytes have come. A ring of tiles has two mbarriers a
-// place: `full`, for which readers wait, and `empty`, for which the one who fills it waits. An
-// mbarrier goes through phases; who waits names the parity of the phase:
-//
-//     place 0    fill       wait, read, release      fill       wait, read, release    ...
-//     full       phase 0 ends: parity 0              phase 1 ends: parity 1
-//     empty                 phase 0 ends: parity 0              phase 1 ends: parity 1
-//
-// The first fill does not wait: what comes before phase 0 counts as complete, with parity 1.
-//
-// Products (wgmma). A warpgroup, four warps, multiplies 64 rows at a time, 16 of each warp, in
-// fragment.h's layout. The right operand comes from shared memory, for all four at once, and so
-// does the left one unless it is in registers. A product runs in the background: until
-// wait_for_product nobody may touch what it reads or writes.
+// warpgroup.h makes tiles, rings and products of them, and draws how they go together.
 #ifndef HOPPER_H
 #define HOPPER_H
 
@@ -28,13 +15,6 @@
 
 namespace
 {
-
-__device__ inline int warpgroup_index()
-{
-    return static_cast<int>(threadIdx.x) / 128;
-}
-
-// ---- the operations of the hardware ----
 
 #ifdef __CUDACC__
 using tensor_map = CUtensorMap;
@@ -244,168 +224,6 @@ inline void wgmma_ab(float *c, const uint32_t *a, uint64_t b, T, site where)
     emulator::wgmma(c, n, a, 0, b, true, is_bf16(T()), true, where);
 }
 #endif
-
-// ---- tiles that a copy engine fills ----
-
-// [rows, cols] of 16-bit elements in chunks of 64 columns, each [rows, 64], one after the other:
-// rows of 128 bytes, swizzled. Starts at a multiple of 1024 bytes.
-template <class T, int rows, int cols> struct box_tile {
-    static constexpr uint32_t chunk_bytes = rows * 128, bytes = cols / 64 * chunk_bytes;
-    uint32_t start;
-    __device__ explicit box_tile(uint32_t start) : start(start)
-    {
-    }
-    __device__ uint32_t end() const
-    {
-        return start + bytes;
-    }
-    // Where the tile lies, for wgmma: its address and the distance from one chunk to the next, in
-    // units of 16 bytes, as the low word of a descriptor.
-    __device__ uint32_t low_word() const
-    {
-        return shared_address(start) / 16 | chunk_bytes / 16 << 16;
-    }
-};
-
-// The high word says that 8 rows are 1024 bytes and that rows are swizzled over their 128.
-__device__ inline uint64_t descriptor(uint32_t low_word, uint32_t bytes_further)
-{
-    return uint64_t{1 << 30 | 1024 / 16} << 32 | (low_word + bytes_further / 16);
-}
-
-// Has the copy engine fetch a tile, rows past the end of the plane being zeros. One thread calls.
-template <class T, int rows, int cols>
-__device__ inline void copy_tile(box_tile<T, rows, cols> tile, const tensor_map &map, int row,
-                                 int plane, uint32_t full, site where = site())
-{
-    mbarrier_expect(full, tile.bytes, where);
-    for (int chunk = 0; chunk < cols / 64; chunk++)
-        copy_box(tile.start + static_cast<uint32_t>(chunk) * tile.chunk_bytes, map, 64 * chunk, row,
-                 plane, full, where);
-}
-
-// Which place of a ring comes next, and the parity of its round.
-template <int places> struct turn {
-    int place = 0, parity = 0;
-    __device__ void next()
-    {
-        if (++place < places) return;
-        place = 0;
-        parity ^= 1;
-    }
-};
-
-// `places` tiles, filled by one thread and read by some warpgroups.
-template <class T, int rows, int cols, int places> struct ring {
-    using tile_type = box_tile<T, rows, cols>;
-    // The mbarriers follow the tiles; the next tile wants a multiple of 1024 again.
-    static constexpr uint32_t barriers = places * tile_type::bytes, bytes = barriers + 1024;
-    uint32_t start;
-    __device__ explicit ring(uint32_t start) : start(start)
-    {
-    }
-    __device__ uint32_t end() const
-    {
-        return start + bytes;
-    }
-    __device__ tile_type tile(turn<places> at) const
-    {
-        return tile_type(start + static_cast<uint32_t>(at.place) * tile_type::bytes);
-    }
-    __device__ uint32_t full(turn<places> at) const
-    {
-        return start + barriers + static_cast<uint32_t>(at.place) * 16;
-    }
-    __device__ uint32_t empty(turn<places> at) const
-    {
-        return full(at) + 8;
-    }
-    // One thread calls, before any other uses the ring; then fence_barrier_init and a barrier.
-    __device__ void init(int readers, site where = site()) const
-    {
-        turn<places> at;
-        for (int i = 0; i < places; i++, at.next()) {
-            mbarrier_init(full(at), 1, where);
-            mbarrier_init(empty(at), readers, where);
-        }
-    }
-    // The one who fills: waits until the place is free.
-    __device__ void fill(turn<places> at, const tensor_map &map, int row, int plane,
-                         site where = site()) const
-    {
-        mbarrier_wait(empty(at), at.parity ^ 1, where);
-        copy_tile(tile(at), map, row, plane, full(at), where);
-    }
-    // A reader: the tile, once it is there.
-    __device__ tile_type wait(turn<places> at, site where = site()) const
-    {
-        mbarrier_wait(full(at), at.parity, where);
-        return tile(at);
-    }
-    // A warpgroup is done with it: one of its threads says so.
-    __device__ void release(turn<places> at, site where = site()) const
-    {
-        if (threadIdx.x % 128 == 0) mbarrier_arrive(empty(at), where);
-    }
-};
-
-// ---- products of a warpgroup: `rows` is 16, a warp's share of 64 ----
-
-// s = q k^T, begun: q's rows first_row to first_row + 63.
-template <class T, int rows_q, int cols, int d>
-__device__ inline void start_product_abt(accumulator<16, cols> &s, box_tile<T, rows_q, d> q,
-                                         int first_row, box_tile<T, cols, d> k, site where = site())
-{
-    const uint32_t a = q.low_word() + static_cast<uint32_t>(first_row) * 128 / 16;
-    const uint32_t b = k.low_word();
-    UNROLL for (int i = 0; i < cols / 2; i++) pin(s.c[0][i / 4][i % 4]);
-    wgmma_fence(where);
-    UNROLL for (uint32_t i = 0; i < d / 16; i++) // 16 columns are 32 bytes of a row
-        wgmma_abt<cols>(&s.c[0][0][0], descriptor(a, i / 4 * q.chunk_bytes + i % 4 * 32),
-                        descriptor(b, i / 4 * k.chunk_bytes + i % 4 * 32), i > 0, T(), where);
-    wgmma_commit(where);
-}
-
-// acc += p v, begun.
-template <class T, int cols, int d>
-__device__ inline void start_product(accumulator<16, d> &acc, left_operand<T, 16, cols> &p,
-                                     box_tile<T, cols, d> v, site where = site())
-{
-    const uint32_t b = v.low_word();
-    UNROLL for (int i = 0; i < d / 2; i++) pin(acc.c[0][i / 4][i % 4]);
-    UNROLL for (int i = 0; i < cols / 4; i++) pin(p.a[0][i / 4][i % 4]);
-    wgmma_fence(where);
-    UNROLL for (uint32_t i = 0; i < cols / 16; i++) // 16 keys are 16 rows of 128 bytes
-        wgmma_ab<d>(&acc.c[0][0][0], p.a[0][i], descriptor(b, i * 16 * 128), T(), where);
-    wgmma_commit(where);
-}
-
-// Waits until at most `in_flight` of the products begun last are not done: s or acc, and p, of one
-// that is, may be touched again.
-template <int in_flight, int cols>
-__device__ inline void wait_for_product(accumulator<16, cols> &s, site where = site())
-{
-    wgmma_wait<in_flight>(where);
-    UNROLL for (int i = 0; i < cols / 2; i++) pin(s.c[0][i / 4][i % 4]);
-}
-template <int in_flight, class T, int cols, int d>
-__device__ inline void wait_for_product(accumulator<16, d> &acc, left_operand<T, 16, cols> &p,
-                                        site where = site())
-{
-    wait_for_product<in_flight>(acc, where);
-    UNROLL for (int i = 0; i < cols / 4; i++) pin(p.a[0][i / 4][i % 4]);
-}
-
-// p rounded to a left operand.
-template <class T, int cols>
-__device__ inline void round_left(left_operand<T, 16, cols> &a, const accumulator<16, cols> &p)
-{
-    UNROLL for (int i = 0; i < cols / 4; i++)
-    {
-        const float *c = &p.c[0][i / 2][i % 2 * 2];
-        a.a[0][i / 4][i % 4] = round_pair(c[0], c[1], T());
-    }
-}
 
 } // namespace
 #endif

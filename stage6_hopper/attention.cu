@@ -3,7 +3,7 @@
 //
 // Owns: attention_forward and attention_forward_device. The first warpgroup of a block is the
 // producer: one thread has q copied, and k and v into rings of two tiles. The others are consumers,
-// block_q queries each, and multiply straight from shared memory (common/hopper.h).
+// block_q queries each, and multiply straight from shared memory (common/warpgroup.h).
 // Build and run: make stage6 && ./stage6/run
 // Source: Shah et al. 2024 (FlashAttention-3), section 3.1; docs/performance.md.
 #include "attention.h"
