@@ -728,6 +728,21 @@ Test(cuda_command_line, is_what_a_kernel_does_not_take_refused_before_any_work)
     free(p);
 }
 
+// Stages 6 and 7 have another tile than stage 5.
+Test(cuda_command_line, does_the_stage_before_run_in_its_own_tile)
+{
+    const char *const runs[][2] = {{"stage6_hopper/run", "stage 5"},
+                                   {"stage7_overlap/run", "stage 6"}};
+    for (int i = 0; i < 4; i++) {
+        process *p = process_run("%s --device cpu --heads 1 --seq 70 --head-dim %d --check --bench",
+                                 runs[i / 2][0], i % 2 ? 128 : 64);
+        cr_expect_eq(p->exit_code, 0, "%s", p->error);
+        cr_expect(strstr(p->out, "70 of 70") && strstr(p->out, runs[i / 2][1]));
+        cr_expect(strstr(p->out, "takes"), "a time beside the stage before's");
+        free(p);
+    }
+}
+
 // No card is visible, whether the machine has one or not.
 Test(cuda_command_line, is_a_missing_gpu_a_sentence_and_exit_3)
 {
