@@ -104,7 +104,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, consumers == 1 ? 2 : 1)
             [&](int t, int h) { return m_new.r[t][h] == -INFINITY ? 0.0f : m_new.r[t][h]; });
         const auto correction =
             each_row<rows>([&](int t, int h) { return exp2_fast(m.r[t][h] - base.r[t][h]); });
-        v_ring.wait(at); // for the next call; here, since the compiler seeks other waits too early
+        v_ring.wait(at); // the next call's v; a loop here holds the wait below in its place
         if (!is_first) {
             wait_for_product<0>(acc, p_left);
             v_ring.release(before);
