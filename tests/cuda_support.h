@@ -18,11 +18,11 @@ enum { CUDA_LENGTHS = sizeof cuda_lengths / sizeof *cuda_lengths };
 // Whether the test can run: always in the emulator. Without a GPU a test for one is skipped, or
 // fails where REQUIRE_GPU=1. CUDA is touched here first, in the test's own process.
 #if defined(__SANITIZE_ADDRESS__)
-enum { RUNS = 3, LONGEST = 130, STEP = 4 }; // sanitizers slow the emulator down
+enum { RUNS = 3, LONGEST = 130, STEP = 4, TURN = 3 }; // sanitizers slow the emulator down
 #elif !defined(ON_GPU)
-enum { RUNS = 8, LONGEST = 1025, STEP = 1 };
+enum { RUNS = 8, LONGEST = 1025, STEP = 1, TURN = 1 };
 #else
-enum { RUNS = 20, LONGEST = 1025, STEP = 1 };
+enum { RUNS = 20, LONGEST = 1025, STEP = 1, TURN = 1 };
 #endif
 
 #define ONLY_ON 0
