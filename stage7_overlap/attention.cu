@@ -1,8 +1,8 @@
 // Stage 7: stage 6 with the softmax of a tile behind the products before and after it.
 //
 // Owns: attention_forward and attention_forward_device. A consumer begins the scores of a tile and,
-// right behind them, the output of the tile before; the maximum is sought while the second runs,
-// and it is waited for only where acc is rescaled.
+// right behind them, the output of the tile before. It seeks the maximum while that output is made,
+// and waits for it where acc is to be rescaled.
 // Build and run: make stage7 && ./stage7/run
 // Source: Shah et al. 2024 (FlashAttention-3), section 3.2; docs/performance.md.
 #include "attention.h"
@@ -172,9 +172,9 @@ template <class T, int d> attention_status launch(const gpu_call &call)
         return call.args->batch * call.args->heads *
                ((call.args->seq - 1) / (consumers * block_q) + 1);
     };
-    if (d == 64 ? blocks(3) >= 4 * processors : blocks(1) > processors)
-        return launch_with < T, d, d == 64 ? 3 : 2 > (call);
-    return launch_with<T, d, 1>(call);
+    constexpr int most = d == 64 ? 3 : 2;
+    const bool enough = d == 64 ? blocks(most) >= 4 * processors : blocks(1) > processors;
+    return enough ? launch_with<T, d, most>(call) : launch_with<T, d, 1>(call);
 }
 
 // What attention_forward and attention_forward_device launch (common/gpu.h).

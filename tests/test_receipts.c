@@ -121,37 +121,34 @@ Test(receipts, does_stage_4_print_r12_and_r13)
     free(p);
 }
 
-Test(receipts, does_stage_5_stand_beside_stage_4)
+// The receipts of `program` in the emulator: two rows of its own, and eight beside `before`.
+static void expect_beside(const char *program, const char *before, const char *first,
+                          const char *second)
 {
-    process *p = process_run("stage5_async_copy/run --device cpu");
+    char heading[64];
+    snprintf(heading, sizeof heading, "against float64 and %s", before);
+    process *p = process_run("%s --device cpu", program);
     cr_expect_eq(p->exit_code, 0, "%s", p->error);
     cr_expect_leq(longest_line(p->out), 80);
-    EXPECT_ROWS(p->out, "\n D=64: 4 32 128 32 128 64 8", "\n D=128: 8 16 128 64 256 32 8",
-                "against float64 and stage 4", "\n fp16 D=64", "\n bf16 D=128 causal", "ok: ");
+    EXPECT_ROWS(p->out, first, second, heading, "\n fp16 D=64", "\n bf16 D=128 causal", "ok: ");
     cr_expect_null(strstr(p->out, "FAILED"));
     free(p);
+}
+
+Test(receipts, does_stage_5_stand_beside_stage_4)
+{
+    expect_beside("stage5_async_copy/run", "stage 4", "\n D=64: 4 32 128 32 128 64 8",
+                  "\n D=128: 8 16 128 64 256 32 8");
 }
 
 Test(receipts, does_stage_6_stand_beside_stage_5)
 {
-    process *p = process_run("stage6_hopper/run --device cpu");
-    cr_expect_eq(p->exit_code, 0, "%s", p->error);
-    cr_expect_leq(longest_line(p->out), 80);
-    EXPECT_ROWS(p->out, "\n D=64 512 128 64 65536 12 2 40960",
-                "\n D=128 1024 512 128 262144 16 4 81920", "against float64 and stage 5",
-                "\n fp16 D=64", "\n bf16 D=128 causal", "ok: ");
-    cr_expect_null(strstr(p->out, "FAILED"));
-    free(p);
+    expect_beside("stage6_hopper/run", "stage 5", "\n D=64 512 128 64 65536 12 2 40960",
+                  "\n D=128 1024 512 128 262144 16 4 81920");
 }
 
 Test(receipts, does_stage_7_stand_beside_stage_6)
 {
-    process *p = process_run("stage7_overlap/run --device cpu");
-    cr_expect_eq(p->exit_code, 0, "%s", p->error);
-    cr_expect_leq(longest_line(p->out), 80);
-    EXPECT_ROWS(p->out, "\n D=64 512 512 320 1344 512 2.62 38%",
-                "\n D=128 1024 512 320 1856 1024 1.81 55%", "against float64 and stage 6",
-                "\n fp16 D=64", "\n bf16 D=128 causal", "ok: ");
-    cr_expect_null(strstr(p->out, "FAILED"));
-    free(p);
+    expect_beside("stage7_overlap/run", "stage 6", "\n D=64 512 512 320 1344 512 2.62 38%",
+                  "\n D=128 1024 512 320 1856 1024 1.81 55%");
 }
