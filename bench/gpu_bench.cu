@@ -25,7 +25,7 @@ const gpu_method gpu_methods[] = {
     {"stage4", "4", "fp16", 128, 64, 0, attention_forward_device_stage4, nullptr, nullptr},
     {"stage5", "5", "fp16", 128, 64, 0, attention_forward_device_stage5, nullptr, nullptr},
     {"stage6", "6", "fp16", 64, 128, 0, attention_forward_device_stage6, nullptr, "9.0"},
-    {"stage7", "7", "fp16", 64, 128, 0, attention_forward_device_stage7, nullptr, "9.0"},
+    {"stage7", "7", "fp16", 64, 0, 0, attention_forward_device_stage7, nullptr, "9.0"},
 };
 const int gpu_method_count = sizeof gpu_methods / sizeof *gpu_methods;
 
@@ -340,7 +340,7 @@ attention_status gpu_bench_row(const gpu_method *method, bench_row *row)
               nullptr, method->dtype[2] == '3'};
     c.args.dtype = c.fp32 ? DTYPE_FP32 : DTYPE_FP16;
     c.args.causal = row->causal;
-    if (method->block_q) c.args.block_q = method->block_q, c.args.block_k = method->block_k;
+    if (method->block_q) c.args.block_q = row->block_q, c.args.block_k = row->block_k;
     const int64_t count = row->batch * row->heads * row->seq * row->head_dim;
     const size_t o_bytes = static_cast<size_t>(count) * (c.fp32 ? 4 : 2);
     const int64_t scratch_bytes = method->scratch ? method->scratch(&c.args) : 0;

@@ -108,7 +108,7 @@ attention_status attention_check(const float *q, const float *k, const float *v,
                                  const attention_args *args);
 
 // What the CUDA stages take beyond that: fp16 or bf16, head_dim 64 or 128, and the one tile that
-// the kernel was compiled for, block_q x block_k.
+// the kernel was compiled for, block_q x block_k; block_k 0 stands for head_dim.
 attention_status attention_check_cuda(const attention_args *args, int64_t block_q, int64_t block_k);
 
 // The number of OpenMP threads a stage should use: args->threads, or OpenMP's own choice.

@@ -169,7 +169,7 @@ cudaError_t cudaGetDevice(int *device)
 cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int)
 {
     if (attribute == cudaDevAttrMaxSharedMemoryPerBlockOptin) *value = emulator::shared_limit();
-    if (attribute == cudaDevAttrMultiProcessorCount) *value = 1; // small grids try every choice
+    if (attribute == cudaDevAttrMultiProcessorCount) *value = 4; // small grids try every choice
     return cudaSuccess;
 }
 

@@ -155,9 +155,14 @@ static void execute_set_registers(block_state &block, warp_state &first, void **
         if (!g.registers) return; // has what the launch gave it, which the emulator does not know
         sum += g.registers;
     }
-    if (sum > 512)
-        fail(one.where, "brings the block's registers to %d for each of 128 threads: there are 512",
-             sum);
+    // A launch gives every thread as many, in eights; what it could not hand out stays out.
+    const int groups = static_cast<int>(block.groups.size()), most = 512 / groups / 8 * 8 * groups;
+    if (sum > most)
+        fail(
+            one.where,
+            "brings the block's registers to %d for each of 128 threads: it can have been launched "
+            "with %d",
+            sum, most);
 }
 
 void set_registers(int count, bool increase, site where)

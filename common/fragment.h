@@ -28,9 +28,19 @@ namespace
 
 // ---- the operations of the hardware ----
 
+// x, which all lanes have alike. Said by a shuffle, the compiler believes it, and keeps what
+// follows from it in the registers that a warp has in common.
+__device__ inline int uniform(int x)
+{
+#ifdef __CUDACC__
+    return __shfl_sync(0xffffffff, x, 0);
+#else
+    return x;
+#endif
+}
 __device__ inline int warp_index()
 {
-    return static_cast<int>(threadIdx.x) / 32;
+    return uniform(static_cast<int>(threadIdx.x) / 32);
 }
 __device__ inline int lane_index()
 {
@@ -338,7 +348,8 @@ __device__ inline void rescale(accumulator<rows, cols> &acc, const row_vector<ro
 
 // Rounds the first `valid` rows and writes them.
 template <class T, int rows, int cols>
-__device__ inline void store(T *to, const accumulator<rows, cols> &x, int64_t valid)
+__device__ inline void store(T *to, const accumulator<rows, cols> &x, int64_t valid,
+                             site where = site())
 {
     for (int t = 0; t < rows / 16; t++)
         for (int h = 0; h < 2; h++) {
@@ -346,7 +357,7 @@ __device__ inline void store(T *to, const accumulator<rows, cols> &x, int64_t va
             if (row >= valid) continue;
             for (int n = 0; n < cols / 8; n++) {
                 const uint32_t pair = round_pair(x.c[t][n][2 * h], x.c[t][n][2 * h + 1], T());
-                memcpy(to + row * cols + 8 * n + lane_index() % 4 * 2, &pair, 4);
+                global_store(to + row * cols + 8 * n + lane_index() % 4 * 2, pair, where);
             }
         }
 }

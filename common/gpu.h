@@ -48,11 +48,13 @@ struct gpu_call {
 };
 
 // Launches a kernel(q, k, v, o, lse, n, causal, scale, record) over all tiles of block_q queries of
-// all heads, a block of `threads` threads each. `tensors`: what the kernel takes for q, k and v, if
-// not their pointers.
+// all heads, a block of `threads` threads each; or, if there are more than `most` blocks, as many,
+// and the kernel takes one argument more, the heads of all batches. `tensors`: what the kernel
+// takes for q, k and v, if not their pointers.
 template <class K>
 attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared_bytes,
-                            const gpu_call &call, void *const tensors[3] = nullptr)
+                            const gpu_call &call, void *const tensors[3] = nullptr,
+                            int most = INT32_MAX)
 {
     const attention_args *args = call.args;
     const void *qkv[] = {call.q, call.k, call.v};
@@ -62,10 +64,12 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     bool causal = args->causal;
     float scale = args->scale;
     recorder record(args);
-    void *arguments[] = {&qkv[0], &qkv[1], &qkv[2], &o, &lse, &n, &causal, &scale, &record};
+    int planes = static_cast<int>(args->batch * args->heads);
+    void *arguments[] = {&qkv[0], &qkv[1], &qkv[2], &o,      &lse,
+                         &n,      &causal, &scale,  &record, &planes};
     for (int t = 0; tensors && t < 3; t++) arguments[t] = tensors[t];
     const int64_t blocks = args->batch * args->heads * ((n - 1) / block_q + 1);
-    int most = 0;
+    int allowed = 0;
     cudaFuncAttributes built;
     if (n > INT32_MAX - block_q) // no position of a tile may be more
         return status_fail(ATTENTION_BAD_ARGUMENT, "seq %lld: kernels count positions in 31 bits",
@@ -80,25 +84,25 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
                              "bf16 needs a kernel built for compute capability 8.0 or newer; use "
                              "fp16 on this card");
     if (status == ATTENTION_OK)
-        status = gpu_attribute(&most, cudaDevAttrMaxSharedMemoryPerBlockOptin);
-    if (status == ATTENTION_OK && shared_bytes > static_cast<uint32_t>(most))
+        status = gpu_attribute(&allowed, cudaDevAttrMaxSharedMemoryPerBlockOptin);
+    if (status == ATTENTION_OK && shared_bytes > static_cast<uint32_t>(allowed))
         status =
             status_fail(ATTENTION_NO_DEVICE,
                         "the kernel needs %u bytes of shared memory a block; this card allows %d",
-                        shared_bytes, most);
+                        shared_bytes, allowed);
     if (status == ATTENTION_OK)
         status = GPU_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 static_cast<int>(shared_bytes)));
     if (status == ATTENTION_OK)
-        status = GPU_CHECK(cudaLaunchKernel(kernel, dim3(static_cast<unsigned>(blocks)),
-                                            dim3(static_cast<unsigned>(threads)), arguments,
-                                            shared_bytes, call.stream));
+        status = GPU_CHECK(cudaLaunchKernel(
+            kernel, dim3(static_cast<unsigned>(blocks < most ? blocks : most)),
+            dim3(static_cast<unsigned>(threads)), arguments, shared_bytes, call.stream));
     return status == ATTENTION_OK ? GPU_CHECK(cudaGetLastError()) : status;
 }
 
 // What a stage compiled: its tile, and a launch for every type and head dimension.
 struct gpu_kernels {
-    int block_q, block_k;
+    int block_q, block_k; // block_k 0: head_dim
     attention_status (*fp16_64)(const gpu_call &), (*fp16_128)(const gpu_call &);
     attention_status (*bf16_64)(const gpu_call &), (*bf16_128)(const gpu_call &);
 };

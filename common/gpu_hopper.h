@@ -42,11 +42,21 @@ inline attention_status tensor_map_make(tensor_map *map, const void *x, int64_t 
     return ATTENTION_OK;
 }
 
+// How often each multiprocessor is filled, a block of `queries` queries to each. Under causality a
+// tile of queries is half as long, on the average.
+inline int64_t gpu_rounds(const gpu_call &call, int queries, int processors)
+{
+    const attention_args *args = call.args;
+    const int64_t tiles = args->batch * args->heads * ((args->seq - 1) / queries + 1);
+    return (tiles - 1) / (args->causal ? 2 * processors : processors) + 1;
+}
+
 // gpu_launch for a kernel that takes tensor maps of q, in boxes of block_q rows, and of k and v, in
 // boxes of block_k.
 template <class K>
 attention_status gpu_launch_hopper(K *kernel, int block_q, int block_k, int threads,
-                                   uint32_t shared_bytes, const gpu_call &call)
+                                   uint32_t shared_bytes, const gpu_call &call,
+                                   int most = INT32_MAX)
 {
     const attention_args *args = call.args;
     const int64_t planes = args->batch * args->heads;
@@ -58,7 +68,7 @@ attention_status gpu_launch_hopper(K *kernel, int block_q, int block_k, int thre
         status = tensor_map_make(&maps[t], tensors[t], planes, args->seq,
                                  static_cast<int>(args->head_dim), t == 0 ? block_q : block_k);
     if (status != ATTENTION_OK) return status;
-    return gpu_launch(kernel, block_q, threads, shared_bytes, call, pointers);
+    return gpu_launch(kernel, block_q, threads, shared_bytes, call, pointers, most);
 }
 
 } // namespace

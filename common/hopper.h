@@ -35,7 +35,7 @@ __device__ inline void mbarrier_init(uint32_t address, int arrivals, site)
 // After it, and a barrier, others may use what this thread initialised, the copy engine too.
 __device__ inline void fence_barrier_init(site = site())
 {
-    asm volatile("fence.proxy.async;" ::: "memory");
+    asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
 }
 
 __device__ inline void mbarrier_arrive(uint32_t address, site)
@@ -124,23 +124,35 @@ __device__ inline void pin(uint32_t &x)
 #define REGISTERS_32(c, i)                                                                         \
     REGISTERS_8(c, i), REGISTERS_8(c, i + 8), REGISTERS_8(c, i + 16), REGISTERS_8(c, i + 24)
 
+#define LIST(...) __VA_ARGS__
+
 // c [64, n] = a b^T, or c += a b^T: a [64, 16] and b [n, 16] in shared memory.
-#define WGMMA_ABT(type)                                                                            \
-    asm volatile("{ .reg .pred p; setp.ne.b32 p, %66, 0; wgmma.mma_async.sync.aligned"             \
-                 ".m64n128k16.f32." type "." type " {" PLACES_64 "}, %64, %65, p, 1, 1, 0, 0; }"   \
-                 : REGISTERS_32(c, 0), REGISTERS_32(c, 32)                                         \
+#define WGMMA_ABT(n, type, places, registers, a0, b0, add0)                                        \
+    asm volatile("{ .reg .pred p; setp.ne.b32 p, " add0 ", 0; wgmma.mma_async.sync.aligned"        \
+                 ".m64n" n "k16.f32." type "." type " {" places "}, " a0 ", " b0                   \
+                 ", p, 1, 1, 0, 0; }"                                                              \
+                 : registers                                                                       \
                  : "l"(a), "l"(b), "r"(static_cast<int>(add)))
+#define WGMMA_ABT_64(type)                                                                         \
+    WGMMA_ABT("64", type, PLACES_32, LIST(REGISTERS_32(c, 0)), "%32", "%33", "%34")
+#define WGMMA_ABT_128(type)                                                                        \
+    WGMMA_ABT("128", type, PLACES_64, LIST(REGISTERS_32(c, 0), REGISTERS_32(c, 32)), "%64", "%65", \
+              "%66")
 template <int n>
 __device__ inline void wgmma_abt(float *c, uint64_t a, uint64_t b, bool add, fp16, site)
 {
-    static_assert(n == 128, "the one width that is used");
-    WGMMA_ABT("f16");
+    if constexpr (n == 64)
+        WGMMA_ABT_64("f16");
+    else
+        WGMMA_ABT_128("f16");
 }
 template <int n>
 __device__ inline void wgmma_abt(float *c, uint64_t a, uint64_t b, bool add, bf16, site)
 {
-    static_assert(n == 128, "the one width that is used");
-    WGMMA_ABT("bf16");
+    if constexpr (n == 64)
+        WGMMA_ABT_64("bf16");
+    else
+        WGMMA_ABT_128("bf16");
 }
 
 // c [64, n] += a b: a [64, 16] in registers, b [16, n] in shared memory.
@@ -150,7 +162,6 @@ __device__ inline void wgmma_abt(float *c, uint64_t a, uint64_t b, bool add, bf1
                  "}, " b0 ", p, 1, 1, 1; }"                                                        \
                  : registers                                                                       \
                  : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "l"(b))
-#define LIST(...) __VA_ARGS__
 #define WGMMA_AB_64(type)                                                                          \
     WGMMA_AB("64", type, PLACES_32, LIST(REGISTERS_32(c, 0)), "%32", "%33", "%34", "%35", "%36")
 #define WGMMA_AB_128(type)                                                                         \

@@ -37,10 +37,15 @@ typedef struct {
 
 typedef struct {
     const char *name;           // "tensor"
-    int64_t block_q, block_k;   // the tile it was compiled for
+    int64_t block_q, block_k;   // the tile it was compiled for; block_k 0: head_dim
     kernel_build emulated, gpu; // gpu: NULLs in a program made without nvcc
     int only_on;                // the one compute capability it runs on, 90 for 9.0; 0: any
 } stage_kernel;
+
+static inline int64_t kernel_block_k(const stage_kernel *kernel, int64_t head_dim)
+{
+    return kernel->block_k ? kernel->block_k : head_dim;
+}
 
 #define KERNEL_BUILD(kernel)                                                                       \
     {                                                                                              \
@@ -79,7 +84,7 @@ typedef struct {
     }
 #define STAGE7_WGMMA                                                                               \
     {                                                                                              \
-        "wgmma", 64, 128, KERNEL_BUILD(stage7_emulated), KERNEL_BUILD_GPU(stage7), 90              \
+        "wgmma", 64, 0, KERNEL_BUILD(stage7_emulated), KERNEL_BUILD_GPU(stage7), 90                \
     }
 
 // The bound of stage 4's key loop: see stage4_causal_skip/attention.cu.

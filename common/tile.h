@@ -75,6 +75,16 @@ __device__ inline uint4 global_load_16(const void *from, site)
     return __ldg(static_cast<const uint4 *>(from));
 }
 
+// In one piece: memcpy to elements of 16 bits would write byte by byte.
+__device__ inline void global_store(void *to, uint32_t x, site)
+{
+    *static_cast<uint32_t *>(to) = x;
+}
+__device__ inline void global_store(void *to, uint4 x, site)
+{
+    *static_cast<uint4 *>(to) = x;
+}
+
 __device__ inline float to_float(fp16 x)
 {
     return __half2float(__ushort_as_half(x.bits));
@@ -117,6 +127,13 @@ inline uint4 global_load_16(const void *from, site where)
     uint4 x;
     memcpy(&x, from, 16);
     return x;
+}
+
+template <class V> inline void global_store(void *to, V x, site where)
+{
+    if (reinterpret_cast<uintptr_t>(to) % sizeof x)
+        emulator::fail(where, "stores %zu bytes at an address that is no multiple of it", sizeof x);
+    memcpy(to, &x, sizeof x);
 }
 
 inline float to_float(fp16 x)
@@ -255,13 +272,16 @@ __device__ inline void add_row(float (&acc)[d], float weight, shared_tile<T, row
 }
 
 // Rounds a row and writes it to global memory, 16 bytes at a time.
-template <class T, int d> __device__ inline void store_row(T *to, const float (&x)[d])
+template <class T, int d>
+__device__ inline void store_row(T *to, const float (&x)[d], site where = site())
 {
     UNROLL for (int at = 0; at < d; at += 8)
     {
-        alignas(16) T y[8];
+        T y[8];
+        uint4 bits;
         UNROLL for (int i = 0; i < 8; i++) from_float(y[i], x[at + i]);
-        memcpy(to + at, y, sizeof y);
+        memcpy(&bits, y, sizeof y);
+        global_store(to + at, bits, where);
     }
 }
 

@@ -31,7 +31,7 @@ namespace
 
 __device__ inline int warpgroup_index()
 {
-    return static_cast<int>(threadIdx.x) / 128;
+    return uniform(static_cast<int>(threadIdx.x) / 128);
 }
 
 // ---- tiles that a copy engine fills ----
@@ -135,6 +135,40 @@ template <class T, int rows, int cols, int places> struct ring {
     __device__ void release(turn<places> at, site where = site()) const
     {
         if (threadIdx.x % 128 == 0) mbarrier_arrive(empty(at), where);
+    }
+    // A warpgroup does not need it.
+    __device__ void pass(turn<places> at, site where = site()) const
+    {
+        (void)wait(at, where);
+        release(at, where);
+    }
+};
+
+// ---- which tile of queries a block has, when blocks stay until all is done ----
+
+// Blocks side by side share k and v in the L2: their tiles are of one head or, to have the longest
+// first, of all. Every other round goes the other way, so that no block has the longest of all.
+struct query_tile {
+    int q_tiles, planes, tile, plane; // tile [0, q_tiles) of head [0, planes)
+    bool longest_first, exists;
+    uint32_t round = 0;
+    __device__ query_tile(int q_tiles, int planes, bool longest_first)
+        : q_tiles(q_tiles), planes(planes), longest_first(longest_first)
+    {
+        find();
+    }
+    __device__ void next()
+    {
+        round++;
+        find();
+    }
+    __device__ void find()
+    {
+        const uint32_t turned = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
+        const int at = static_cast<int>(round * gridDim.x + turned);
+        exists = round * gridDim.x + turned < static_cast<uint32_t>(q_tiles * planes);
+        tile = q_tiles - 1 - (longest_first ? at / planes : at % q_tiles);
+        plane = longest_first ? at % planes : at / q_tiles;
     }
 };
 

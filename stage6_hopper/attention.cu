@@ -38,33 +38,36 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     const int i_block = (q_tiles - 1 - static_cast<int>(blockIdx.x) / planes) * queries;
     const int bh = static_cast<int>(blockIdx.x) % planes;
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
-    const box_tile<T, queries, d> q_tile(0);
-    const ring<T, block_k, d, stages> k_ring(q_tile.end()), v_ring(k_ring.end());
-    const uint32_t q_full = v_ring.end(); // an mbarrier
+    const ring<T, queries, d, 1> q_ring(0);
+    const ring<T, block_k, d, stages> k_ring(q_ring.end()), v_ring(k_ring.end());
+    turn<1> q_at;
     turn<stages> at;
     if (threadIdx.x == 0) {
-        mbarrier_init(q_full, 1, site());
+        q_ring.init(consumers);
         k_ring.init(consumers);
         v_ring.init(consumers);
         fence_barrier_init();
     }
     barrier();
 
-    if (warpgroup_index() == 0) { // the producer
+    const int warpgroup = warpgroup_index();
+    if (warpgroup == 0) { // the producer
         give_registers<24>();
-        if (threadIdx.x == 0) copy_tile(q_tile, q, i_block, bh, q_full);
-        for (int j = 0; threadIdx.x == 0 && j < end(i_block + queries); j += block_k, at.next()) {
+        if (threadIdx.x > 0) return;
+        q_ring.fill(q_at, q, i_block, bh);
+        for (int j = 0; j < end(i_block + queries); j += block_k, at.next()) {
             k_ring.fill(at, k, j, bh);
             v_ring.fill(at, v, j, bh);
-            record.bytes(2 * (n - j < block_k ? n - j : block_k) * d * static_cast<int>(sizeof(T)));
+            const int cols = n - j < block_k ? n - j : block_k;
+            record.bytes(2 * cols * d * static_cast<int>(sizeof(T)));
         }
         return;
     }
     take_registers<240>();
-    const int first = (warpgroup_index() - 1) * block_q;     // the warpgroup's row of q_tile
+    const int first = (warpgroup - 1) * block_q;             // the warpgroup's row of q_tile
     const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
     const int seen = end(i_block + first + block_q);         // by the warpgroup
-    mbarrier_wait(q_full, 0, site());
+    const auto q_tile = q_ring.wait(q_at);
 
     accumulator<rows, block_k> s;
     left_operand<T, rows, block_k> p_left;
@@ -135,7 +138,7 @@ template <class T, int d> attention_status launch(const gpu_call &call)
 {
     constexpr int consumers = 2, queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
-        box_tile<T, queries, d>::bytes + 2 * ring<T, block_k, d, stages>::bytes + 8;
+        ring<T, queries, d, 1>::bytes + 2 * ring<T, block_k, d, stages>::bytes;
     return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, block_k,
                              (1 + consumers) * 128, shared_bytes, call);
 }

@@ -2,7 +2,8 @@
 //
 // Owns: attention_forward and attention_forward_device. A consumer begins the scores of a tile and,
 // right behind them, the output of the tile before. It seeks the maximum while that output is made,
-// and waits for it where acc is to be rescaled.
+// and waits for it where acc is to be rescaled. Blocks stay until all is done: while consumers end
+// one tile of queries, the producer fetches the next.
 // Build and run: make stage7 && ./stage7/run
 // Source: Shah et al. 2024 (FlashAttention-3), section 3.2; docs/performance.md.
 #include "attention.h"
@@ -15,7 +16,7 @@
 namespace
 {
 
-constexpr int block_q = 64, block_k = 128, stages = 2;
+constexpr int block_q = 64;
 
 // p is 2^weight_bits times the weight, and so are its sum l and acc: the end divides it out. fp16
 // ends at 2^-24 and loses bits from 2^-14 down, so a weight that is small beside the largest, which
@@ -24,161 +25,171 @@ template <class T> constexpr float weight_bits = 0.0f;
 template <> constexpr float weight_bits<fp16> = 15.0f;
 
 template <class T, int d, int consumers>
-__global__ void __launch_bounds__((1 + consumers) * 128, consumers == 1 ? 2 : 1)
+__global__ void __launch_bounds__((1 + consumers) * 128, 1)
     attention_kernel(const __grid_constant__ tensor_map q, const __grid_constant__ tensor_map k,
                      const __grid_constant__ tensor_map v, T *o, float *lse, int64_t seq,
-                     bool causal, float scale, recorder record)
+                     bool causal, float scale, recorder record, int planes)
 {
     const float scale_log2 = scale * 1.44269504f;           // exp2 takes the place of exp
     constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
+    constexpr int block_k = d, stages = 256 / d;            // what registers and shared memory hold
     const int n = static_cast<int>(seq);                    // half the registers of 64 bits
-    const int q_tiles = (n - 1) / queries + 1, planes = static_cast<int>(gridDim.x) / q_tiles;
-    // Blocks that run together share k and v in the L2: those of one head, or, to have the longest
-    // tiles of queries first, of eight.
-    const int heads = causal ? 8 : 1, block = static_cast<int>(blockIdx.x);
-    const int first_head = block / (heads * q_tiles) * heads;
-    const int together = planes - first_head < heads ? planes - first_head : heads;
-    const int i_block = (q_tiles - 1 - (block - first_head * q_tiles) / together) * queries;
-    const int bh = first_head + (block - first_head * q_tiles) % together;
+    const int q_tiles = (n - 1) / queries + 1;
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
-    const box_tile<T, queries, d> q_tile(0);
-    const ring<T, block_k, d, stages> k_ring(q_tile.end()), v_ring(k_ring.end());
-    const uint32_t q_full = v_ring.end(); // an mbarrier
+    const ring<T, queries, d, 2> q_ring(0);
+    const ring<T, block_k, d, stages> k_ring(q_ring.end()), v_ring(k_ring.end());
+    turn<2> q_at;
     turn<stages> at;
     if (threadIdx.x == 0) {
-        mbarrier_init(q_full, 1, site());
+        q_ring.init(consumers);
         k_ring.init(consumers);
         v_ring.init(consumers);
         fence_barrier_init();
     }
     barrier();
 
-    if (warpgroup_index() == 0) { // the producer
-        give_registers<consumers == 3 ? 32 : 24>();
-        if (threadIdx.x == 0) copy_tile(q_tile, q, i_block, bh, q_full);
-        for (int j = 0; threadIdx.x == 0 && j < end(i_block + queries); j += block_k, at.next()) {
-            k_ring.fill(at, k, j, bh);
-            v_ring.fill(at, v, j, bh);
-            record.bytes(2 * (n - j < block_k ? n - j : block_k) * d * static_cast<int>(sizeof(T)));
+    const int warpgroup = warpgroup_index();
+    if (warpgroup == 0) { // the producer
+        give_registers<24>();
+        if (threadIdx.x > 0) return;
+        for (query_tile work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
+            const int i_block = work.tile * queries, bh = work.plane;
+            q_ring.fill(q_at, q, i_block, bh);
+            for (int j = 0; j < end(i_block + queries); j += block_k, at.next()) {
+                k_ring.fill(at, k, j, bh);
+                v_ring.fill(at, v, j, bh);
+                const int cols = n - j < block_k ? n - j : block_k;
+                record.bytes(2 * cols * d * static_cast<int>(sizeof(T)));
+            }
         }
         return;
     }
-    take_registers<consumers == 3 ? 160 : consumers == 2 ? 240 : 232>();
-    const int first = (warpgroup_index() - 1) * block_q;     // the warpgroup's row of q_tile
-    const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
-    const int seen = end(i_block + first + block_q);         // by the warpgroup
-    mbarrier_wait(q_full, 0, site());
+    take_registers<consumers == 4 ? 112 : 240>();
+    const int first = (warpgroup - 1) * block_q; // the warpgroup's row of q_tile
+    for (query_tile work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
+        const int i_block = work.tile * queries, bh = work.plane;
+        const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
+        const int seen = end(i_block + first + block_q);         // by the warpgroup
+        const auto q_tile = q_ring.wait(q_at);
 
-    accumulator<rows, block_k> s;
-    left_operand<T, rows, block_k> p_left;
-    auto acc = zeros<rows, d>();
-    auto m = all_rows<rows>(-INFINITY), l = all_rows<rows>(0.0f); // l: of this lane's columns
-    turn<stages> before; // of the tile whose output is not yet made
-    const auto tile = [&](int j, bool is_first, bool plain) {
-        const int cols = n - j < block_k ? n - j : block_k;
+        accumulator<rows, block_k> s;
+        left_operand<T, rows, block_k> p_left;
+        auto acc = zeros<rows, d>();
+        auto m = all_rows<rows>(-INFINITY), l = all_rows<rows>(0.0f); // l: of this lane's columns
+        turn<stages> before; // of the tile whose output is not yet made
+        const auto tile = [&](int j, bool is_first, bool plain) {
+            const int cols = n - j < block_k ? n - j : block_k;
 
-        // 1. scores, and the output of the tile before behind them
-        start_product_abt(s, q_tile, first, k_ring.wait(at));
-        if (!is_first) start_product(acc, p_left, v_ring.tile(before));
-        if (is_first)
-            wait_for_product<0>(s);
-        else
-            wait_for_product<1>(s);
-        k_ring.release(at);
-        const float factor = plain ? scale_log2 : 1.0f; // what exp2 still has to multiply by
-        if (!plain)
-            each_element(s, [&](float x, int t, int h, int c) {
-                const int key = j + c;
-                return key < seen && (!causal || key <= i + fragment_row(t, h))
-                           ? __fmul_rn(x, scale_log2)
-                           : -INFINITY;
+            // 1. scores, and the output of the tile before behind them
+            start_product_abt(s, q_tile, first, k_ring.wait(at));
+            if (!is_first) start_product(acc, p_left, v_ring.tile(before));
+            if (is_first)
+                wait_for_product<0>(s);
+            else
+                wait_for_product<1>(s);
+            k_ring.release(at);
+            const float factor = plain ? scale_log2 : 1.0f; // what exp2 still has to multiply by
+            if (!plain) {
+                const int seen_by[] = {end(i + fragment_row(0, 0) + 1),
+                                       end(i + fragment_row(0, 1) + 1)};
+                each_element(s, [&](float x, int, int h, int c) {
+                    return c < seen_by[h] - j ? __fmul_rn(x, scale_log2) : -INFINITY;
+                });
+            }
+
+            // 2. online softmax
+            const auto s_max = row_max(s);
+            const auto tile_max =
+                each_row<rows>([&](int t, int h) { return __fmul_ru(s_max.r[t][h], factor); });
+            const auto m_new =
+                each_row<rows>([&](int t, int h) { return fmaxf(m.r[t][h], tile_max.r[t][h]); });
+            const auto base = each_row<rows>(
+                [&](int t, int h) { return m_new.r[t][h] == -INFINITY ? 0.0f : m_new.r[t][h]; });
+            const auto correction =
+                each_row<rows>([&](int t, int h) { return exp2_fast(m.r[t][h] - base.r[t][h]); });
+            v_ring.wait(at); // the next call's v; a loop here holds the wait below in its place
+            if (!is_first) {
+                wait_for_product<0>(acc, p_left);
+                v_ring.release(before);
+                rescale(acc, correction);
+            }
+            auto &p = s;
+            each_element(p, [&](float x, int t, int h, int) { // up, or p could pass fp16's end
+                return exp2_fast(fmaf(x, factor, -__fsub_ru(base.r[t][h], weight_bits<T>)));
             });
+            const auto sum = lane_sum(p);
+            l = each_row<rows>(
+                [&](int t, int h) { return l.r[t][h] * correction.r[t][h] + sum.r[t][h]; });
+            if (record.listens)
+                record_rows(record, bh, i, j, cols, m, m_new, correction,
+                            times(across_lanes(l), exp2f(-weight_bits<T>)));
+            m = m_new;
+            round_left(p_left, p);
+            record.scores(2 * (2 * block_q * block_k * d));
+            before = at;
+            at.next();
+        };
+        // Full tiles that every row of the warpgroup sees need no mask.
+        const int plain_end = scale_log2 > 0.0f ? end(i_block + first + 1) / block_k * block_k : 0;
+        int j = block_k;
+        tile(0, true, false);
+        for (; j < plain_end; j += block_k) tile(j, false, true);
+        for (; j < seen; j += block_k) tile(j, false, false);
+        q_ring.release(q_at);
 
-        // 2. online softmax
-        const auto s_max = row_max(s);
-        const auto tile_max =
-            each_row<rows>([&](int t, int h) { return __fmul_ru(s_max.r[t][h], factor); });
-        const auto m_new =
-            each_row<rows>([&](int t, int h) { return fmaxf(m.r[t][h], tile_max.r[t][h]); });
-        const auto base = each_row<rows>(
-            [&](int t, int h) { return m_new.r[t][h] == -INFINITY ? 0.0f : m_new.r[t][h]; });
-        const auto correction =
-            each_row<rows>([&](int t, int h) { return exp2_fast(m.r[t][h] - base.r[t][h]); });
-        v_ring.wait(at); // the next call's v; a loop here holds the wait below in its place
-        if (!is_first) {
-            wait_for_product<0>(acc, p_left);
-            v_ring.release(before);
-            rescale(acc, correction);
+        // 3. output, not yet normalised, of the last tile
+        start_product(acc, p_left, v_ring.tile(before));
+        wait_for_product<0>(acc, p_left);
+        v_ring.release(before);
+        for (; j < end(i_block + queries); j += block_k, at.next()) { // what only others see
+            k_ring.pass(at);
+            v_ring.pass(at);
         }
-        auto &p = s;
-        each_element(p, [&](float x, int t, int h, int) { // up, or p could pass fp16's end
-            return exp2_fast(fmaf(x, factor, -__fsub_ru(base.r[t][h], weight_bits<T>)));
-        });
-        const auto sum = lane_sum(p);
-        l = each_row<rows>(
-            [&](int t, int h) { return l.r[t][h] * correction.r[t][h] + sum.r[t][h]; });
-        if (record.listens)
-            record_rows(record, bh, i, j, cols, m, m_new, correction,
-                        times(across_lanes(l), exp2f(-weight_bits<T>)));
-        m = m_new;
-        round_left(p_left, p);
-        record.scores(2 * (2 * block_q * block_k * d));
-        before = at;
-        at.next();
-    };
-    // Full tiles that every row of the warpgroup sees need no mask.
-    const int plain_end = scale_log2 > 0.0f ? end(i_block + first + 1) / block_k * block_k : 0;
-    int j = block_k;
-    tile(0, true, false);
-    for (; j < plain_end; j += block_k) tile(j, false, true);
-    for (; j < seen; j += block_k) tile(j, false, false);
 
-    // 3. output, not yet normalised, of the last tile
-    start_product(acc, p_left, v_ring.tile(before));
-    wait_for_product<0>(acc, p_left);
-
-    // 4. normalise once
-    l = across_lanes(l);
-    rescale(acc, each_row<rows>([&](int t, int h) { // one division a row
-                return l.r[t][h] == 0.0f ? 0.0f : 1.0f / l.r[t][h];
-            }));
-    store(o + (int64_t{bh} * n + i) * d, acc, n - i);
-    if (lse)
-        store_rows(lse + int64_t{bh} * n + i, each_row<rows>([&](int t, int h) {
-                       const float unit = __fsub_ru(m.r[t][h], weight_bits<T>);
-                       return (unit + weight_bits<T>)*0.69314718f +
-                              logf(l.r[t][h] * exp2f(-weight_bits<T>));
-                   }),
-                   n - i);
+        // 4. normalise once
+        l = across_lanes(l);
+        rescale(acc, each_row<rows>([&](int t, int h) { // one division a row
+                    return l.r[t][h] == 0.0f ? 0.0f : 1.0f / l.r[t][h];
+                }));
+        store(o + (int64_t{bh} * n + i) * d, acc, n - i);
+        if (lse)
+            store_rows(lse + int64_t{bh} * n + i, each_row<rows>([&](int t, int h) {
+                           const float unit = __fsub_ru(m.r[t][h], weight_bits<T>);
+                           return (unit + weight_bits<T>)*0.69314718f +
+                                  logf(l.r[t][h] * exp2f(-weight_bits<T>));
+                       }),
+                       n - i);
+    }
 }
 
-template <class T, int d, int consumers> attention_status launch_with(const gpu_call &call)
+template <class T, int d, int consumers>
+attention_status launch_with(const gpu_call &call, int processors)
 {
     constexpr int queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
-        box_tile<T, queries, d>::bytes + 2 * ring<T, block_k, d, stages>::bytes + 8;
-    return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, block_k,
-                             (1 + consumers) * 128, shared_bytes, call);
+        ring<T, queries, d, 2>::bytes + 2 * ring<T, d, d, 256 / d>::bytes;
+    return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, d, (1 + consumers) * 128,
+                             shared_bytes, call, processors);
 }
 
-// The more consumers share k and v the better, if there are blocks enough for all multiprocessors:
-// the registers hold three at d = 64 and two at 128. What a row gets does not depend on it.
+// As many consumers as it takes to be done in the fewest rounds, and no more: fewer get on faster.
+// What a row gets does not depend on it.
 template <class T, int d> attention_status launch(const gpu_call &call)
 {
     int processors = 0;
     const attention_status status = gpu_attribute(&processors, cudaDevAttrMultiProcessorCount);
-    if (status != ATTENTION_OK) return status;
-    const auto blocks = [&](int consumers) {
-        return call.args->batch * call.args->heads *
-               ((call.args->seq - 1) / (consumers * block_q) + 1);
+    const auto rounds = [&](int consumers) {
+        return gpu_rounds(call, consumers * block_q, processors);
     };
-    constexpr int most = d == 64 ? 3 : 2;
-    const bool enough = d == 64 ? blocks(most) >= 4 * processors : blocks(1) > processors;
-    return enough ? launch_with<T, d, most>(call) : launch_with<T, d, 1>(call);
+    constexpr int most = 256 / d;
+    if (status != ATTENTION_OK) return status;
+    if (rounds(1) == rounds(most)) return launch_with<T, d, 1>(call, processors);
+    if (rounds(2) == rounds(most)) return launch_with<T, d, 2>(call, processors);
+    return launch_with<T, d, most>(call, processors);
 }
 
 // What attention_forward and attention_forward_device launch (common/gpu.h).
-const gpu_kernels kernels = {block_q,           block_k,          launch<fp16, 64>,
-                             launch<fp16, 128>, launch<bf16, 64>, launch<bf16, 128>};
+const gpu_kernels kernels = {
+    block_q, 0, launch<fp16, 64>, launch<fp16, 128>, launch<bf16, 64>, launch<bf16, 128>};
 
 } // namespace

@@ -51,7 +51,7 @@ Test(SUITE, does_it_agree_with_the_stage_before)
         problem_run(&p, PREVIOUS);
         float *before = copy_of(p.o, p.count), *lse = copy_of(p.lse, p.rows);
         p.args.block_q = BLOCK_Q;
-        p.args.block_k = BLOCK_K;
+        p.args.block_k = BLOCK_K ? BLOCK_K : p.args.head_dim;
         problem_run(&p, STAGE);
         cr_expect_leq(tensor_compare(p.o, before, p.count).max_abs,
                       p.args.dtype == DTYPE_FP16 ? 0x1p-9 : 0x1p-6);
@@ -73,7 +73,7 @@ Test(SUITE, are_the_rows_of_the_golden_file_reproduced)
         if (g.seq > LONGEST || read++ % TURN) continue;
         problem p = golden_problem(&g);
         p.args.block_q = BLOCK_Q;
-        p.args.block_k = BLOCK_K;
+        p.args.block_k = BLOCK_K ? BLOCK_K : p.args.head_dim;
         problem_run(&p, STAGE);
         for (int s = 0; s < GOLDEN_SAMPLES; s++) {
             const int64_t i = g.index[s];
@@ -442,9 +442,9 @@ Test(SUITE, how_far_does_a_bad_value_reach)
 {
     if (!device_ready(ONLY_ON)) return;
     for (int turn = 0; turn < 4; turn++) {
-        const int64_t edge = (BLOCK_Q) > (BLOCK_K) ? (BLOCK_Q) : (BLOCK_K);
-        const int64_t at = turn % 2 ? 65 : 200, first = at / edge * edge;
         problem p = cuda_turn(4, 1, 3, 300, BLOCK_Q, BLOCK_K);
+        const int64_t edge = p.args.block_k > BLOCK_Q ? p.args.block_k : BLOCK_Q;
+        const int64_t at = turn % 2 ? 65 : 200, first = at / edge * edge;
         problem_draw(&p, 7, 1);
         problem_run(&p, STAGE);
         float *clean = copy_of(p.o, p.count), *lse = copy_of(p.lse, p.rows);
@@ -572,7 +572,7 @@ Test(SUITE, are_bad_arguments_refused_and_the_output_left_alone)
     bad[1].head_dim = 63; // [14]
     bad[2].head_dim = 256;
     bad[3].block_q = 2 * BLOCK_Q;
-    bad[4].block_k = BLOCK_K - 1;
+    bad[4].block_k = p.args.block_k - 1;
     bad[5].seq = 0;
     bad[6].scale = NAN;
     bad[7].counters = &counters; // the fast build counts nothing
@@ -656,13 +656,13 @@ Test(SUITE, does_it_tally_the_tiles_it_computed)
              i += BLOCK_Q) { // a block's tiles are all computed
             int64_t end = n;
             if (SKIPS && p.args.causal && i + BLOCK_Q < n) end = i + BLOCK_Q;
-            const int64_t visited = (end + BLOCK_K - 1) / BLOCK_K;
+            const int64_t block_k = p.args.block_k, visited = (end + block_k - 1) / block_k;
             tiles += visited;
             if ((i + BLOCK_Q) % BLOCK_ROWS) continue; // the block copies what its last tile visits
-            keys += visited * BLOCK_K < n ? visited * BLOCK_K : n;
+            keys += visited * block_k < n ? visited * block_k : n;
         }
         cr_expect_eq(c.tiles, 4 * tiles);
-        cr_expect_eq(c.flops, 4 * tiles * 4 * BLOCK_Q * BLOCK_K * d);
+        cr_expect_eq(c.flops, 4 * tiles * 4 * BLOCK_Q * p.args.block_k * d);
         cr_expect_eq(c.bytes, 4 * keys * 2 * d * 2);
         cr_expect_eq(c.score_bytes, 0);
         problem_free(&p);

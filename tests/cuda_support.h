@@ -49,7 +49,7 @@ static inline bool device_ready(int only_on)
 }
 #endif
 
-// Turn 0 to 7: fp16 and bf16, head_dim 64 and 128, causal off and on.
+// Turn 0 to 7: fp16 and bf16, head_dim 64 and 128, causal off and on; block_k 0 is head_dim.
 static inline problem cuda_turn(int turn, int64_t batch, int64_t heads, int64_t n, int64_t block_q,
                                 int64_t block_k)
 {
@@ -57,7 +57,7 @@ static inline problem cuda_turn(int turn, int64_t batch, int64_t heads, int64_t 
     p.args.dtype = turn & 1 ? DTYPE_BF16 : DTYPE_FP16;
     p.args.causal = turn & 4;
     p.args.block_q = block_q;
-    p.args.block_k = block_k;
+    p.args.block_k = block_k ? block_k : p.args.head_dim;
     return p;
 }
 

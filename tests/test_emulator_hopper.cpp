@@ -729,6 +729,7 @@ Test(emulator_hopper, are_registers_a_warpgroup_cannot_have_refused)
     cr_expect(fine(run(24, 240, false, false)));
     expect_caught([&] { return run(20, 240, false, false); }, "sets 20 registers");
     expect_caught([&] { return run(24, 256, false, false); }, "536 for each of 128 threads");
+    expect_caught([&] { return run(32, 240, false, false); }, "launched with 504"); // 3 x 168
     expect_caught([&] { return run(24, 240, true, false); }, "decreases its registers again");
     expect_caught([&] { return run(24, 240, false, true); }, "wait for set_registers");
 }

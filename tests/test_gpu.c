@@ -60,6 +60,8 @@
 #undef PREVIOUS_BLOCK_Q
 #undef PREVIOUS_BLOCK_K
 #undef BLOCK_ROWS
+#undef BLOCK_K
+#define BLOCK_K          0
 #define SUITE            gpu_stage7
 #define STAGE            attention_forward_stage7
 #define TRACED           attention_forward_stage7_traced
@@ -95,9 +97,9 @@ static const struct {
     attention_function *forward;
     int block_q, block_k, only_on;
 } on_gpu[] = {
-    {attention_forward_stage3, 128, 64, 0},  {attention_forward_stage4, 128, 64, 0},
-    {attention_forward_stage5, 128, 64, 0},  {attention_forward_stage6, 64, 128, 90},
-    {attention_forward_stage7, 64, 128, 90},
+    {attention_forward_stage3, 128, 64, 0}, {attention_forward_stage4, 128, 64, 0},
+    {attention_forward_stage5, 128, 64, 0}, {attention_forward_stage6, 64, 128, 90},
+    {attention_forward_stage7, 64, 0, 90},
 };
 enum { ON_GPU_COUNT = sizeof on_gpu / sizeof *on_gpu };
 
