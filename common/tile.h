@@ -132,7 +132,8 @@ inline uint4 global_load_16(const void *from, site where)
 template <class V> inline void global_store(void *to, V x, site where)
 {
     if (reinterpret_cast<uintptr_t>(to) % sizeof x)
-        emulator::fail(where, "stores %zu bytes at an address that is no multiple of it", sizeof x);
+        emulator::fail(where, "stores %zu bytes at an address that is no multiple of that",
+                       sizeof x);
     memcpy(to, &x, sizeof x);
 }
 

@@ -159,6 +159,11 @@ void unaligned_kernel(const uint16_t *from)
     global_load_16(from + 1 + threadIdx.x * 8, site());
 }
 
+void store_kernel(uint16_t *to, int off)
+{
+    global_store(to + off + threadIdx.x * 2, uint32_t{7}, site());
+}
+
 // 32 threads copy 16 bytes each, and every thread looks at what its neighbour's copy brought.
 enum copy_fault { NO_FAULT, NO_WAIT, NO_BARRIER, WRITTEN_OVER, NEVER_WAITED, UNALIGNED };
 
@@ -277,6 +282,15 @@ Test(emulator, is_an_unaligned_16_byte_load_caught)
     alignas(16) uint16_t memory[32 * 8 + 8] = {};
     cr_expect(says(launch(unaligned_kernel, 1, 32, 0, static_cast<const uint16_t *>(memory)),
                    "multiple of 16"));
+}
+
+Test(emulator, is_an_unaligned_store_caught)
+{
+    alignas(16) uint16_t memory[32 * 2 + 2] = {};
+    cr_expect(says(launch(store_kernel, 1, 32, 0, static_cast<uint16_t *>(memory), 1),
+                   "stores 4 bytes at an address that is no multiple"));
+    cr_expect(fine(launch(store_kernel, 1, 32, 0, static_cast<uint16_t *>(memory), 0)));
+    cr_expect(memory[62] == 7 && memory[64] == 0);
 }
 
 Test(emulator, do_copies_arrive_and_zeros_where_nothing_is_valid)

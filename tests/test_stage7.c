@@ -33,3 +33,27 @@ Test(stage7, are_the_bits_the_same_with_any_number_of_consumers)
         problem_free(&one);
     }
 }
+
+// More tiles of queries than the emulated card has multiprocessors: each head alone has the same
+// bits.
+Test(stage7, does_a_block_work_off_tile_after_tile)
+{
+    for (int turn = 0; turn < 8; turn += TURN) {
+        enum { HEADS = 11, N = 300 };
+        problem all = cuda_turn(turn, 1, HEADS, N, BLOCK_Q, BLOCK_K);
+        problem one = cuda_turn(turn, 1, 1, N, BLOCK_Q, BLOCK_K);
+        problem_draw(&all, 4, 2);
+        problem_run(&all, STAGE);
+        problem_judge(&all);
+        for (int64_t h = 0; h < HEADS; h++) {
+            memcpy(one.q, all.q + h * one.count, (size_t)one.count * sizeof *one.q);
+            memcpy(one.k, all.k + h * one.count, (size_t)one.count * sizeof *one.k);
+            memcpy(one.v, all.v + h * one.count, (size_t)one.count * sizeof *one.v);
+            problem_run(&one, STAGE);
+            cr_expect_arr_eq(one.o, all.o + h * one.count, (size_t)one.count * sizeof *one.o);
+            cr_expect_arr_eq(one.lse, all.lse + h * N, N * sizeof *one.lse);
+        }
+        problem_free(&all);
+        problem_free(&one);
+    }
+}
