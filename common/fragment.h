@@ -28,8 +28,8 @@ namespace
 
 // ---- the operations of the hardware ----
 
-// x, which all lanes have alike. Said by a shuffle, the compiler believes it, and keeps what
-// follows from it in the registers that a warp has in common.
+// x, which all lanes have alike. A shuffle lets the compiler know, which then keeps what follows
+// from x in the registers that a warp has in common.
 __device__ inline int uniform(int x)
 {
 #ifdef __CUDACC__
