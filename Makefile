@@ -78,7 +78,7 @@ all: $(foreach n,$(stages),stage$n) ## build every stage
 
 help: ## this list
 	@awk -F':.*## ' '/^[a-zA-Z0-9%_-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' Makefile $(if $(HANDOUT),| grep -E 'make (all|help|test|check-mine|format|setup|clean) ')
-	@echo "  make stageN         build stage N ($(stages)), leave the link ./stageN to it"
+	@echo "  make stageN         build stage N ($(stages)), and the link ./stageN"
 	@echo "  make test-N         the tests of stage N"
 	@echo "  make diff-N         what stage N changes in the stage before"
 	@echo "  change the build: CC=clang ARCH=native SANITIZE=1 WERROR=1 NVCC= CUDA_ARCHS=90"
@@ -152,6 +152,9 @@ $(B)/$(stage$1_dir)/$2.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
 $(B)/$(stage$1_dir)/$2_traced.o: $(stage$1_dir)/$2.cu | $(B)/$(stage$1_dir)/
 	$$(call say,NVCC)
 	$$(Q)$$(NVCC) -Icommon $$(NVCCFLAGS) $$(call cards_of,$1) $$(call renamed,$3_traced) -DTRACE -MMD -MP -c $$< -o $$@
+$(B)/$(stage$1_dir)/$2.ptx: $(stage$1_dir)/$2.cu $(B)/$(stage$1_dir)/$2.o
+	$$(call say,PTX)
+	$$(Q)$$(NVCC) -Icommon -std=c++17 -O3 -ptx -arch=compute_$$(if $$(filter 6 7,$1),90a,$$(lastword $$(CUDA_ARCHS))) -o $$@ $$<
 kernel_$3 := $(addprefix $(B)/$(stage$1_dir)/$2,_emulated.o _emulated_traced.o $(if $(NVCC),.o _traced.o))
 endef
 $(if $(filter 3,$(stages)),$(eval $(call kernel_rules,3,attention,stage3)))
@@ -289,11 +292,11 @@ mutants: ## put known bugs in, one by one, and see each caught
 sanitize-gpu: stage3 stage4 stage5 stage6 stage7 ## compute-sanitizer over the kernels; wants a GPU
 	@tests/sanitize_gpu.sh
 
-# The objects that nvcc made, and what its assembler said of them.
+# The objects that nvcc made, what its assembler said of them, and the kernels before that as text.
 kernel_objects := $(if $(NVCC),$(B)/$(stage3_dir)/scalar.o $(foreach n,$(cuda_stages),$(B)/$(stage$n_dir)/attention.o))
-kernels: $(kernel_objects) ## compile the kernels for every card; fail on a spill
+kernels: $(kernel_objects) $(kernel_objects:.o=.ptx) ## compile the kernels; fail on a spill or a store of a byte
 	@test -n "$(NVCC)" || { echo "make kernels needs nvcc"; exit 1; }
-	@tests/kernels.sh $(addsuffix .log,$^)
+	@tests/kernels.sh $(addsuffix .log,$(kernel_objects)) $(kernel_objects:.o=.ptx)
 
 # ---- the course: course/README.md --------------------------------------------------------------
 $(B)/course/%.o: course/%.c | $(B)/course/

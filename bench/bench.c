@@ -67,7 +67,7 @@ static attention_status plan_shape(bench_rows *plan, const bench_row *common, co
         snprintf(row.stage, ROW_TEXT, "%s", stage);
         snprintf(row.dtype, ROW_TEXT, "%s", dtype);
         row.block_q = block_q;
-        row.block_k = block_q && !block_k ? d : block_k;
+        row.block_k = block_q ? attention_block_k(block_k, d) : 0;
         snprintf(row.status, ROW_TEXT, "%s", longest && n > longest ? "skipped" : "");
         const attention_status status = rows_add(plan, &row);
         if (status != ATTENTION_OK) return status;

@@ -47,7 +47,7 @@ attention_status attention_check_cuda(const attention_args *args, int64_t block_
         return status_fail(ATTENTION_BAD_ARGUMENT,
                            "head_dim %lld: the CUDA stages are compiled for 64 and 128",
                            (long long)args->head_dim);
-    if (block_k == 0) block_k = args->head_dim;
+    block_k = attention_block_k(block_k, args->head_dim);
     if (args->block_q != block_q || args->block_k != block_k)
         return status_fail(ATTENTION_BAD_ARGUMENT,
                            "a tile of %lld x %lld: this kernel is compiled for %lld x %lld alone",

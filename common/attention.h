@@ -107,8 +107,14 @@ attention_args attention_args_default(int64_t batch, int64_t heads, int64_t seq,
 attention_status attention_check(const float *q, const float *k, const float *v, const float *o,
                                  const attention_args *args);
 
+// The keys of a tile of a kernel that was compiled for block_k: 0 stands for head_dim.
+static inline int64_t attention_block_k(int64_t block_k, int64_t head_dim)
+{
+    return block_k ? block_k : head_dim;
+}
+
 // What the CUDA stages take beyond that: fp16 or bf16, head_dim 64 or 128, and the one tile that
-// the kernel was compiled for, block_q x block_k; block_k 0 stands for head_dim.
+// the kernel was compiled for, block_q x attention_block_k(block_k).
 attention_status attention_check_cuda(const attention_args *args, int64_t block_q, int64_t block_k);
 
 // The number of OpenMP threads a stage should use: args->threads, or OpenMP's own choice.

@@ -42,15 +42,6 @@ inline attention_status tensor_map_make(tensor_map *map, const void *x, int64_t 
     return ATTENTION_OK;
 }
 
-// How often each multiprocessor is filled, a block of `queries` queries to each. Under causality a
-// tile of queries is half as long, on the average.
-inline int64_t gpu_rounds(const gpu_call &call, int queries, int processors)
-{
-    const attention_args *args = call.args;
-    const int64_t tiles = args->batch * args->heads * ((args->seq - 1) / queries + 1);
-    return (tiles - 1) / (args->causal ? 2 * processors : processors) + 1;
-}
-
 // gpu_launch for a kernel that takes tensor maps of q, in boxes of block_q rows, and of k and v, in
 // boxes of block_k.
 template <class K>

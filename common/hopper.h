@@ -138,22 +138,6 @@ __device__ inline void pin(uint32_t &x)
 #define WGMMA_ABT_128(type)                                                                        \
     WGMMA_ABT("128", type, PLACES_64, LIST(REGISTERS_32(c, 0), REGISTERS_32(c, 32)), "%64", "%65", \
               "%66")
-template <int n>
-__device__ inline void wgmma_abt(float *c, uint64_t a, uint64_t b, bool add, fp16, site)
-{
-    if constexpr (n == 64)
-        WGMMA_ABT_64("f16");
-    else
-        WGMMA_ABT_128("f16");
-}
-template <int n>
-__device__ inline void wgmma_abt(float *c, uint64_t a, uint64_t b, bool add, bf16, site)
-{
-    if constexpr (n == 64)
-        WGMMA_ABT_64("bf16");
-    else
-        WGMMA_ABT_128("bf16");
-}
 
 // c [64, n] += a b: a [64, 16] in registers, b [16, n] in shared memory.
 #define WGMMA_AB(n, type, places, registers, a0, a1, a2, a3, b0)                                   \
@@ -167,22 +151,26 @@ __device__ inline void wgmma_abt(float *c, uint64_t a, uint64_t b, bool add, bf1
 #define WGMMA_AB_128(type)                                                                         \
     WGMMA_AB("128", type, PLACES_64, LIST(REGISTERS_32(c, 0), REGISTERS_32(c, 32)), "%64", "%65",  \
              "%66", "%67", "%68")
-template <int n>
-__device__ inline void wgmma_ab(float *c, const uint32_t *a, uint64_t b, fp16, site)
-{
-    if constexpr (n == 64)
-        WGMMA_AB_64("f16");
-    else
-        WGMMA_AB_128("f16");
-}
-template <int n>
-__device__ inline void wgmma_ab(float *c, const uint32_t *a, uint64_t b, bf16, site)
-{
-    if constexpr (n == 64)
-        WGMMA_AB_64("bf16");
-    else
-        WGMMA_AB_128("bf16");
-}
+
+#define WGMMA_OF(T, type)                                                                          \
+    template <int n>                                                                               \
+    __device__ inline void wgmma_abt(float *c, uint64_t a, uint64_t b, bool add, T, site)          \
+    {                                                                                              \
+        if constexpr (n == 64)                                                                     \
+            WGMMA_ABT_64(type);                                                                    \
+        else                                                                                       \
+            WGMMA_ABT_128(type);                                                                   \
+    }                                                                                              \
+    template <int n>                                                                               \
+    __device__ inline void wgmma_ab(float *c, const uint32_t *a, uint64_t b, T, site)              \
+    {                                                                                              \
+        if constexpr (n == 64)                                                                     \
+            WGMMA_AB_64(type);                                                                     \
+        else                                                                                       \
+            WGMMA_AB_128(type);                                                                    \
+    }
+WGMMA_OF(fp16, "f16")
+WGMMA_OF(bf16, "bf16")
 #else
 using emulator::copy_box;
 using emulator::mbarrier_arrive;

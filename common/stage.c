@@ -193,7 +193,7 @@ static attention_status run_command(command *c, const stage *stage)
     attention_status status = stage_run_shape(run, c->extent_given);
     if (status == ATTENTION_OK) status = check_command(c);
     if (status != ATTENTION_OK) return status;
-    if (run->args.block_k == 0) run->args.block_k = run->args.head_dim; // a kernel's, see stages.h
+    run->args.block_k = attention_block_k(run->args.block_k, run->args.head_dim);
     run->args.dtype = (attention_dtype)c->dtype;
     run->args.scale = (float)(c->scale_given ? c->scale : 1.0 / sqrt((double)run->args.head_dim));
     if (stage->kernels) status = attention_check_cuda(&run->args, stage->block_q, stage->block_k);

@@ -93,7 +93,7 @@ attention_args stage_previous_args(const stage *stage, const attention_args *arg
     attention_args before = *args;
     if (!stage->previous_kernel) return before;
     before.block_q = stage->previous_kernel->block_q;
-    before.block_k = kernel_block_k(stage->previous_kernel, args->head_dim);
+    before.block_k = attention_block_k(stage->previous_kernel->block_k, args->head_dim);
     return before;
 }
 
@@ -217,7 +217,7 @@ static attention_status gpu_bench_row(stage_run *run, table *t, const char *name
     const double flops = attention_useful_flops(&run->args);
     attention_args args = run->args;
     args.block_q = kernel->block_q;
-    args.block_k = kernel_block_k(kernel, args.head_dim);
+    args.block_k = attention_block_k(kernel->block_k, args.head_dim);
     int64_t extra;
     const attention_status status =
         gpu_device_time(kernel->gpu.device, run->q, run->k, run->v, &args, 3, 20, time, &extra);

@@ -18,7 +18,7 @@ static attention_status inputs(const stage *stage, stage_run *run, int64_t heads
     run->args.dtype = dtype;
     run->args.causal = causal;
     run->args.block_q = stage->block_q;
-    run->args.block_k = stage->block_k ? stage->block_k : d;
+    run->args.block_k = attention_block_k(stage->block_k, d);
     run->args.threads = threads;
     return stage_run_inputs(run);
 }

@@ -42,11 +42,6 @@ typedef struct {
     int only_on;                // the one compute capability it runs on, 90 for 9.0; 0: any
 } stage_kernel;
 
-static inline int64_t kernel_block_k(const stage_kernel *kernel, int64_t head_dim)
-{
-    return kernel->block_k ? kernel->block_k : head_dim;
-}
-
 #define KERNEL_BUILD(kernel)                                                                       \
     {                                                                                              \
         attention_forward_##kernel, attention_forward_##kernel##_traced,                           \
@@ -62,30 +57,16 @@ static inline int64_t kernel_block_k(const stage_kernel *kernel, int64_t head_di
 #endif
 
 // The kernels of the CUDA stages, with their tiles.
-#define STAGE3_TENSOR                                                                              \
+#define KERNEL(name, block_q, block_k, kernel, only_on)                                            \
     {                                                                                              \
-        "tensor", 128, 64, KERNEL_BUILD(stage3_emulated), KERNEL_BUILD_GPU(stage3), 0              \
+        name, block_q, block_k, KERNEL_BUILD(kernel##_emulated), KERNEL_BUILD_GPU(kernel), only_on \
     }
-#define STAGE3_SCALAR                                                                              \
-    {                                                                                              \
-        "scalar", 64, 32, KERNEL_BUILD(stage3_scalar_emulated), KERNEL_BUILD_GPU(stage3_scalar), 0 \
-    }
-#define STAGE4_TENSOR                                                                              \
-    {                                                                                              \
-        "tensor", 128, 64, KERNEL_BUILD(stage4_emulated), KERNEL_BUILD_GPU(stage4), 0              \
-    }
-#define STAGE5_TENSOR                                                                              \
-    {                                                                                              \
-        "tensor", 128, 64, KERNEL_BUILD(stage5_emulated), KERNEL_BUILD_GPU(stage5), 0              \
-    }
-#define STAGE6_WGMMA                                                                               \
-    {                                                                                              \
-        "wgmma", 64, 128, KERNEL_BUILD(stage6_emulated), KERNEL_BUILD_GPU(stage6), 90              \
-    }
-#define STAGE7_WGMMA                                                                               \
-    {                                                                                              \
-        "wgmma", 64, 0, KERNEL_BUILD(stage7_emulated), KERNEL_BUILD_GPU(stage7), 90                \
-    }
+#define STAGE3_TENSOR KERNEL("tensor", 128, 64, stage3, 0)
+#define STAGE3_SCALAR KERNEL("scalar", 64, 32, stage3_scalar, 0)
+#define STAGE4_TENSOR KERNEL("tensor", 128, 64, stage4, 0)
+#define STAGE5_TENSOR KERNEL("tensor", 128, 64, stage5, 0)
+#define STAGE6_WGMMA  KERNEL("wgmma", 64, 128, stage6, 90)
+#define STAGE7_WGMMA  KERNEL("wgmma", 64, 0, stage7, 90)
 
 // The bound of stage 4's key loop: see stage4_causal_skip/attention.cu.
 int64_t attention_keys_end_stage4_emulated(int64_t i, int64_t rows, int64_t n, bool causal);

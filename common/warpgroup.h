@@ -109,7 +109,7 @@ template <class T, int rows, int cols, int places> struct ring {
     {
         return full(at) + 8;
     }
-    // One thread calls, before any other uses the ring; then fence_barrier_init and a barrier.
+    // For open_rings.
     __device__ void init(int readers, site where = site()) const
     {
         turn<places> at;
@@ -144,16 +144,30 @@ template <class T, int rows, int cols, int places> struct ring {
     }
 };
 
-// ---- which tile of queries a block has, when blocks stay until all is done ----
+// All threads call, before any of them uses a ring.
+template <class A, class B>
+__device__ inline void open_rings(A a, B b, B c, int readers, site where = site())
+{
+    if (threadIdx.x == 0) {
+        a.init(readers, where);
+        b.init(readers, where);
+        c.init(readers, where);
+        ::fence_barrier_init(where);
+    }
+    ::barrier(where);
+}
 
-// Blocks side by side share k and v in the L2: their tiles are of one head or, to have the longest
-// first, of all. Every other round goes the other way, so that no block has the longest of all.
-struct query_tile {
-    int q_tiles, planes, tile, plane; // tile [0, q_tiles) of head [0, planes)
-    bool longest_first, exists;
+// ---- which tile a block has, when blocks stay until all is done ----
+
+// Round by round, of `tiles` tiles in each of `planes` planes: side by side blocks have those of
+// one plane or, the last tiles first, those of all planes. Every other round goes the other way, so
+// that no block has the first of all rounds.
+struct tile_of_round {
+    int tiles, planes, tile, plane;
+    bool last_first, exists;
     uint32_t round = 0;
-    __device__ query_tile(int q_tiles, int planes, bool longest_first)
-        : q_tiles(q_tiles), planes(planes), longest_first(longest_first)
+    __device__ tile_of_round(int tiles, int planes, bool last_first)
+        : tiles(tiles), planes(planes), last_first(last_first)
     {
         find();
     }
@@ -166,9 +180,9 @@ struct query_tile {
     {
         const uint32_t turned = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
         const int at = static_cast<int>(round * gridDim.x + turned);
-        exists = round * gridDim.x + turned < static_cast<uint32_t>(q_tiles * planes);
-        tile = q_tiles - 1 - (longest_first ? at / planes : at % q_tiles);
-        plane = longest_first ? at % planes : at / q_tiles;
+        exists = round * gridDim.x + turned < static_cast<uint32_t>(tiles * planes);
+        tile = tiles - 1 - (last_first ? at / planes : at % tiles);
+        plane = last_first ? at % planes : at / tiles;
     }
 };
 

@@ -42,13 +42,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     const ring<T, block_k, d, stages> k_ring(q_ring.end()), v_ring(k_ring.end());
     turn<1> q_at;
     turn<stages> at;
-    if (threadIdx.x == 0) {
-        q_ring.init(consumers);
-        k_ring.init(consumers);
-        v_ring.init(consumers);
-        fence_barrier_init();
-    }
-    barrier();
+    open_rings(q_ring, k_ring, v_ring, consumers);
 
     const int warpgroup = warpgroup_index();
     if (warpgroup == 0) { // the producer

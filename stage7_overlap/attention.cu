@@ -17,6 +17,8 @@ namespace
 {
 
 constexpr int block_q = 64;
+// Tiles of d keys: so many consumers' registers fit, and so many places in shared memory.
+template <int d> constexpr int most = 256 / d;
 
 // p is 2^weight_bits times the weight, and so are its sum l and acc: the end divides it out. fp16
 // ends at 2^-24 and loses bits from 2^-14 down, so a weight that is small beside the largest, which
@@ -32,27 +34,22 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
 {
     const float scale_log2 = scale * 1.44269504f;           // exp2 takes the place of exp
     constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
-    constexpr int block_k = d, stages = 256 / d;            // what registers and shared memory hold
-    const int n = static_cast<int>(seq);                    // half the registers of 64 bits
+    constexpr int block_k = d, stages = most<d>;
+    const int n = static_cast<int>(seq); // half the registers of 64 bits
     const int q_tiles = (n - 1) / queries + 1;
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
     const ring<T, queries, d, 2> q_ring(0);
     const ring<T, block_k, d, stages> k_ring(q_ring.end()), v_ring(k_ring.end());
     turn<2> q_at;
     turn<stages> at;
-    if (threadIdx.x == 0) {
-        q_ring.init(consumers);
-        k_ring.init(consumers);
-        v_ring.init(consumers);
-        fence_barrier_init();
-    }
-    barrier();
+    open_rings(q_ring, k_ring, v_ring, consumers);
 
     const int warpgroup = warpgroup_index();
     if (warpgroup == 0) { // the producer
         give_registers<24>();
         if (threadIdx.x > 0) return;
-        for (query_tile work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
+        // Under causality the longest first; else side by side those that share k and v in the L2.
+        for (tile_of_round work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
             const int i_block = work.tile * queries, bh = work.plane;
             q_ring.fill(q_at, q, i_block, bh);
             for (int j = 0; j < end(i_block + queries); j += block_k, at.next()) {
@@ -66,7 +63,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     }
     take_registers<consumers == 4 ? 112 : 240>();
     const int first = (warpgroup - 1) * block_q; // the warpgroup's row of q_tile
-    for (query_tile work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
+    for (tile_of_round work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
         const int i_block = work.tile * queries, bh = work.plane;
         const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
         const int seen = end(i_block + first + block_q);         // by the warpgroup
@@ -167,25 +164,27 @@ attention_status launch_with(const gpu_call &call, int processors)
 {
     constexpr int queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
-        ring<T, queries, d, 2>::bytes + 2 * ring<T, d, d, 256 / d>::bytes;
+        ring<T, queries, d, 2>::bytes + 2 * ring<T, d, d, most<d>>::bytes;
     return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, d, (1 + consumers) * 128,
                              shared_bytes, call, processors);
 }
 
 // As many consumers as it takes to be done in the fewest rounds, and no more: fewer get on faster.
-// What a row gets does not depend on it.
+// Under causality a tile of queries is half as long, on the average. What a row gets does not
+// depend on it.
 template <class T, int d> attention_status launch(const gpu_call &call)
 {
     int processors = 0;
     const attention_status status = gpu_attribute(&processors, cudaDevAttrMultiProcessorCount);
+    const attention_args *args = call.args;
     const auto rounds = [&](int consumers) {
-        return gpu_rounds(call, consumers * block_q, processors);
+        const int64_t tiles = (args->seq - 1) / (consumers * block_q) + 1;
+        return (args->batch * args->heads * tiles - 1) / (processors * (args->causal ? 2 : 1)) + 1;
     };
-    constexpr int most = 256 / d;
     if (status != ATTENTION_OK) return status;
-    if (rounds(1) == rounds(most)) return launch_with<T, d, 1>(call, processors);
-    if (rounds(2) == rounds(most)) return launch_with<T, d, 2>(call, processors);
-    return launch_with<T, d, most>(call, processors);
+    if (rounds(1) == rounds(most<d>)) return launch_with<T, d, 1>(call, processors);
+    if (rounds(2) == rounds(most<d>)) return launch_with<T, d, 2>(call, processors);
+    return launch_with<T, d, most<d>>(call, processors);
 }
 
 // What attention_forward and attention_forward_device launch (common/gpu.h).

@@ -51,7 +51,7 @@ Test(SUITE, does_it_agree_with_the_stage_before)
         problem_run(&p, PREVIOUS);
         float *before = copy_of(p.o, p.count), *lse = copy_of(p.lse, p.rows);
         p.args.block_q = BLOCK_Q;
-        p.args.block_k = BLOCK_K ? BLOCK_K : p.args.head_dim;
+        p.args.block_k = attention_block_k(BLOCK_K, p.args.head_dim);
         problem_run(&p, STAGE);
         cr_expect_leq(tensor_compare(p.o, before, p.count).max_abs,
                       p.args.dtype == DTYPE_FP16 ? 0x1p-9 : 0x1p-6);
@@ -73,7 +73,7 @@ Test(SUITE, are_the_rows_of_the_golden_file_reproduced)
         if (g.seq > LONGEST || read++ % TURN) continue;
         problem p = golden_problem(&g);
         p.args.block_q = BLOCK_Q;
-        p.args.block_k = BLOCK_K ? BLOCK_K : p.args.head_dim;
+        p.args.block_k = attention_block_k(BLOCK_K, p.args.head_dim);
         problem_run(&p, STAGE);
         for (int s = 0; s < GOLDEN_SAMPLES; s++) {
             const int64_t i = g.index[s];

@@ -57,7 +57,7 @@ static inline problem cuda_turn(int turn, int64_t batch, int64_t heads, int64_t 
     p.args.dtype = turn & 1 ? DTYPE_BF16 : DTYPE_FP16;
     p.args.causal = turn & 4;
     p.args.block_q = block_q;
-    p.args.block_k = block_k ? block_k : p.args.head_dim;
+    p.args.block_k = attention_block_k(block_k, p.args.head_dim);
     return p;
 }
 
