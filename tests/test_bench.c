@@ -207,6 +207,23 @@ Test(bench, is_the_ladder_of_the_readme_what_its_command_prints)
     free(p);
 }
 
+Test(bench, are_the_tables_of_the_documents_what_their_command_prints)
+{
+    const char *const where[][2] = {{"short", "docs/performance.md"},
+                                    {"beside", "docs/performance.md"},
+                                    {"carried", "bench/README.md"}};
+    for (int i = 0; i < 3; i++) {
+        process *p = process_run("bench/tables.sh %s", where[i][0]);
+        char *document = file_text(where[i][1]);
+        cr_expect_eq(p->exit_code, 0, "%s", p->error);
+        cr_expect_geq(count_lines(p->out), 6);
+        cr_expect(strstr(document, p->out), "%s lacks what bench/tables.sh %s prints", where[i][1],
+                  where[i][0]);
+        free(document);
+        free(p);
+    }
+}
+
 // R15 and R16, from the receipts of stages 2 and 4 and the committed CSVs.
 Test(bench, are_the_closing_tables_of_the_readme_what_their_command_prints, .timeout = 120)
 {
