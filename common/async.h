@@ -93,9 +93,9 @@ __device__ inline void load_tile_async(swizzled_tile<T, rows, cols> tile, const 
     static_assert(rows * in_row % threads == 0, "threads must share the tile evenly");
     UNROLL for (int i = 0; i < rows * in_row / threads; i++)
     {
-        const int at = static_cast<int>(threadIdx.x) + i * threads;
-        copy_async_16(tile.address(at / in_row, at % in_row * 8), from + at * 8,
-                      at / in_row < valid, where);
+        const uint32_t at = threadIdx.x + static_cast<uint32_t>(i * threads);
+        const int row = static_cast<int>(at / in_row), col = static_cast<int>(at % in_row) * 8;
+        copy_async_16(tile.address(row, col), from + at * 8, row < valid, where);
     }
 }
 

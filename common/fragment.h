@@ -40,11 +40,11 @@ __device__ inline int uniform(int x)
 }
 __device__ inline int warp_index()
 {
-    return uniform(static_cast<int>(threadIdx.x) / 32);
+    return uniform(static_cast<int>(threadIdx.x / 32));
 }
 __device__ inline int lane_index()
 {
-    return static_cast<int>(threadIdx.x) % 32;
+    return static_cast<int>(threadIdx.x % 32); // unsigned: a signed / or % takes more instructions
 }
 
 #ifdef __CUDACC__
@@ -114,7 +114,7 @@ __device__ inline uint32_t round_pair(float low, float high, bf16)
     return x;
 }
 
-__device__ inline float shuffle_xor(float x, int mask, site)
+template <class V> __device__ inline V shuffle_xor(V x, int mask, site)
 {
     return __shfl_xor_sync(0xffffffff, x, mask);
 }
@@ -156,11 +156,12 @@ inline uint32_t round_pair(float low, float high, bf16)
     return bf16_from_float(low) | static_cast<uint32_t>(bf16_from_float(high)) << 16;
 }
 
+using emulator::shuffle_xor;
 inline float shuffle_xor(float x, int mask, site where)
 {
     uint32_t bits;
     memcpy(&bits, &x, 4);
-    bits = emulator::shuffle_xor(bits, mask, where);
+    bits = shuffle_xor(bits, mask, where);
     memcpy(&x, &bits, 4);
     return x;
 }
@@ -250,23 +251,46 @@ __device__ inline void load_left(left_operand<T, rows, d> &q, Tile tile, int fir
             load_16x16<false>(q.a[t][k], tile, first_row + 16 * t, 16 * k, where);
 }
 
+// s += columns 16 k to 16 k + 15 of q and k_tile: those are q.a[t][in_q].
+template <class T, int rows, int cols, int held, class Tile>
+__device__ inline void add_product_abt(accumulator<rows, cols> &s,
+                                       const left_operand<T, rows, held> &q, int in_q, Tile k_tile,
+                                       int k, site where)
+{
+    UNROLL for (int n = 0; n < cols / 16; n++)
+    {
+        uint32_t b[4];
+        load_right(b, k_tile, 16 * n, 16 * k, where);
+        for (int t = 0; t < rows / 16; t++) {
+            mma(s.c[t][2 * n], q.a[t][in_q], b[0], b[1], T(), where);
+            mma(s.c[t][2 * n + 1], q.a[t][in_q], b[2], b[3], T(), where);
+        }
+    }
+}
+
 // q k^T, k_tile [cols, d]
 template <class T, int rows, int cols, int d, class Tile>
 __device__ inline accumulator<rows, cols> product_abt(const left_operand<T, rows, d> &q,
                                                       Tile k_tile, site where = site())
 {
     auto s = zeros<rows, cols>();
+    UNROLL for (int k = 0; k < d / 16; k++) add_product_abt(s, q, k, k_tile, k, where);
+    return s;
+}
+
+// The same with q [., d] in shared memory, rows first_row on: read again each time, no registers.
+template <class T, int rows, int cols, int d, template <class, int, int> class QTile, int rows_q,
+          class Tile>
+__device__ inline accumulator<rows, cols> product_abt(QTile<T, rows_q, d> q_tile, int first_row,
+                                                      Tile k_tile, site where = site())
+{
+    auto s = zeros<rows, cols>();
     UNROLL for (int k = 0; k < d / 16; k++)
     {
-        UNROLL for (int n = 0; n < cols / 16; n++)
-        {
-            uint32_t b[4];
-            load_right(b, k_tile, 16 * n, 16 * k, where);
-            for (int t = 0; t < rows / 16; t++) {
-                mma(s.c[t][2 * n], q.a[t][k], b[0], b[1], T(), where);
-                mma(s.c[t][2 * n + 1], q.a[t][k], b[2], b[3], T(), where);
-            }
-        }
+        left_operand<T, rows, 16> q;
+        for (int t = 0; t < rows / 16; t++)
+            load_16x16<false>(q.a[t][0], q_tile, first_row + 16 * t, 16 * k, where);
+        add_product_abt(s, q, 0, k_tile, k, where);
     }
     return s;
 }
@@ -346,20 +370,41 @@ __device__ inline void rescale(accumulator<rows, cols> &acc, const row_vector<ro
     each_element(acc, [&](float x, int t, int h, int) { return x * by.r[t][h]; });
 }
 
-// Rounds the first `valid` rows and writes them.
+// Of the four lanes of a row each holds x[0] to x[3]; afterwards lane i holds x[i] of lanes 0 to 3.
+__device__ inline void exchange_in_row(uint32_t x[4], site where)
+{
+    UNROLL for (int bit = 1; bit < 4; bit *= 2)
+    {
+        const bool upper = lane_index() & bit;
+        UNROLL for (int i = 0; i < 4; i++)
+        {
+            if (i & bit) continue;
+            const uint32_t got = shuffle_xor(upper ? x[i] : x[i + bit], bit, where);
+            x[i] = upper ? got : x[i];
+            x[i + bit] = upper ? x[i + bit] : got;
+        }
+    }
+}
+
+// Rounds the first `valid` rows and writes them, 16 bytes a lane: pieces of a row that are written
+// by themselves cost as much each.
 template <class T, int rows, int cols>
 __device__ inline void store(T *to, const accumulator<rows, cols> &x, int64_t valid,
                              site where = site())
 {
-    for (int t = 0; t < rows / 16; t++)
-        for (int h = 0; h < 2; h++) {
-            const int row = fragment_row(t, h);
-            if (row >= valid) continue;
-            for (int n = 0; n < cols / 8; n++) {
-                const uint32_t pair = round_pair(x.c[t][n][2 * h], x.c[t][n][2 * h + 1], T());
-                global_store(to + row * cols + 8 * n + lane_index() % 4 * 2, pair, where);
-            }
-        }
+    constexpr int in_row = cols / 32; // each of 4 tiles of 8 columns, one a lane
+    UNROLL for (int i = 0; i < rows / 8 * in_row; i++)
+    {
+        const int t = i / in_row / 2, h = i / in_row % 2, n = i % in_row * 4;
+        uint32_t piece[4];
+        UNROLL for (int p = 0; p < 4; p++) piece[p] =
+            round_pair(x.c[t][n + p][2 * h], x.c[t][n + p][2 * h + 1], T());
+        exchange_in_row(piece, where);
+        const int row = fragment_row(t, h);
+        if (row < valid)
+            global_store_16(to + row * cols + 8 * (n + lane_index() % 4),
+                            uint4{piece[0], piece[1], piece[2], piece[3]}, where);
+    }
 }
 
 template <int rows>

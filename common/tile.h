@@ -76,11 +76,7 @@ __device__ inline uint4 global_load_16(const void *from, site)
 }
 
 // In one piece: memcpy to elements of 16 bits would write byte by byte.
-__device__ inline void global_store(void *to, uint32_t x, site)
-{
-    *static_cast<uint32_t *>(to) = x;
-}
-__device__ inline void global_store(void *to, uint4 x, site)
+__device__ inline void global_store_16(void *to, uint4 x, site)
 {
     *static_cast<uint4 *>(to) = x;
 }
@@ -129,12 +125,11 @@ inline uint4 global_load_16(const void *from, site where)
     return x;
 }
 
-template <class V> inline void global_store(void *to, V x, site where)
+inline void global_store_16(void *to, uint4 x, site where)
 {
-    if (reinterpret_cast<uintptr_t>(to) % sizeof x)
-        emulator::fail(where, "stores %zu bytes at an address that is no multiple of that",
-                       sizeof x);
-    memcpy(to, &x, sizeof x);
+    if (reinterpret_cast<uintptr_t>(to) % 16)
+        emulator::fail(where, "stores 16 bytes at an address that is no multiple of 16");
+    memcpy(to, &x, 16);
 }
 
 inline float to_float(fp16 x)
@@ -282,7 +277,7 @@ __device__ inline void store_row(T *to, const float (&x)[d], site where = site()
         uint4 bits;
         UNROLL for (int i = 0; i < 8; i++) from_float(y[i], x[at + i]);
         memcpy(&bits, y, sizeof y);
-        global_store(to + at, bits, where);
+        global_store_16(to + at, bits, where);
     }
 }
 

@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
 # Reads what ptxas said of each object: a line a kernel (D, and if it has one its number of warps or
 # of consumers) and architecture with its registers; and each kernel as PTX. Fails on a spill, on a
-# stack frame, where ptxas lets one wgmma wait for another, where a kernel writes results byte by byte,
-# and if nothing was said.
+# stack frame, where ptxas lets one wgmma wait for another, where a kernel writes results byte by byte
+# or never 16 bytes at a time, and if nothing was said.
 set -eu
 awk '
 /Compiling entry function/ {
@@ -21,9 +21,11 @@ awk '
     kernels++; bad += stack > 0 || spill > 0
 }
 /st\.global[.a-z]*\.[bsu]8/ { bytes[FILENAME]++ }
+/st\.global\.v4/ { pieces[FILENAME]++ }
 /st\.global/ { stores[FILENAME]++ }
 END {
     for (file in bytes) printf "%s: %d of its %d stores write a byte\n", file, bytes[file], stores[file]
+    for (file in stores) if (!pieces[file]) { printf "%s: writes nothing 16 bytes at a time\n", file; bad++ }
     printf "%d kernels, %d with a spill or a stack frame\n", kernels, bad
     exit kernels == 0 || bad > 0 || serial > 0 || length(bytes) > 0 || length(stores) == 0
 }' "$@"
