@@ -11,7 +11,7 @@ extern "C" {
 
 typedef struct {
     const char *name, *stage, *dtype;
-    int64_t block_q, block_k, longest; // block_k 0: head_dim; longest: the largest seq, 0 for any
+    int64_t block_q, block_k, longest; // longest: the largest seq, 0 for any
     attention_device_function *forward;
     int64_t (*scratch)(const attention_args *args); // bytes beyond q, k, v, o; NULL for none
     const char *only_on; // the one compute capability it runs on; NULL for any

@@ -107,10 +107,14 @@ attention_args attention_args_default(int64_t batch, int64_t heads, int64_t seq,
 attention_status attention_check(const float *q, const float *k, const float *v, const float *o,
                                  const attention_args *args);
 
-// The keys of a tile of a kernel that was compiled for block_k: 0 stands for head_dim.
+// A kernel's block_k that depends on head_dim, as one number below 0.
+#define BLOCK_K_BY_HEAD_DIM(at_64, at_128) (-((at_64)*1024 + (at_128)))
+
+// The keys of a tile of a kernel whose block_k that is, or is the same for all.
 static inline int64_t attention_block_k(int64_t block_k, int64_t head_dim)
 {
-    return block_k ? block_k : head_dim;
+    if (block_k >= 0) return block_k;
+    return head_dim <= 64 ? -block_k / 1024 : -block_k % 1024;
 }
 
 // What the CUDA stages take beyond that: fp16 or bf16, head_dim 64 or 128, and the one tile that

@@ -14,7 +14,7 @@ typedef struct stage {
     attention_function *previous;
     const char *baseline_name; // what --bench compares with, or NULL
     attention_function *baseline;
-    int64_t block_q, block_k; // default tile; block_k 0: head_dim
+    int64_t block_q, block_k; // default tile, see attention_block_k
     // Refuses, before any input is drawn, a shape whose scratch cannot fit; may be NULL.
     attention_status (*scratch_fits)(const attention_args *args);
     // Prints the stage's receipts; verdicts go through report.h.

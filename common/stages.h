@@ -37,7 +37,7 @@ typedef struct {
 
 typedef struct {
     const char *name;           // "tensor"
-    int64_t block_q, block_k;   // the tile it was compiled for; block_k 0: head_dim
+    int64_t block_q, block_k;   // the tile it was compiled for, see attention_block_k
     kernel_build emulated, gpu; // gpu: NULLs in a program made without nvcc
     int only_on;                // the one compute capability it runs on, 90 for 9.0; 0: any
 } stage_kernel;
@@ -64,9 +64,9 @@ typedef struct {
 #define STAGE3_TENSOR KERNEL("tensor", 128, 64, stage3, 0)
 #define STAGE3_SCALAR KERNEL("scalar", 64, 32, stage3_scalar, 0)
 #define STAGE4_TENSOR KERNEL("tensor", 128, 64, stage4, 0)
-#define STAGE5_TENSOR KERNEL("tensor", 128, 64, stage5, 0)
+#define STAGE5_TENSOR KERNEL("tensor", 128, BLOCK_K_BY_HEAD_DIM(64, 48), stage5, 0)
 #define STAGE6_WGMMA  KERNEL("wgmma", 64, 128, stage6, 90)
-#define STAGE7_WGMMA  KERNEL("wgmma", 64, 0, stage7, 90)
+#define STAGE7_WGMMA  KERNEL("wgmma", 64, BLOCK_K_BY_HEAD_DIM(64, 128), stage7, 90)
 
 // The bound of stage 4's key loop: see stage4_causal_skip/attention.cu.
 int64_t attention_keys_end_stage4_emulated(int64_t i, int64_t rows, int64_t n, bool causal);

@@ -34,9 +34,11 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
     const int n = static_cast<int>(seq);                    // half the registers of 64 bits
     const int q_tiles = (n - 1) / queries + 1, planes = static_cast<int>(gridDim.x) / q_tiles;
-    // The longest tiles of queries first, as in stage 4.
-    const int i_block = (q_tiles - 1 - static_cast<int>(blockIdx.x) / planes) * queries;
-    const int bh = static_cast<int>(blockIdx.x) % planes;
+    // The longest tiles of queries first, as in stage 4, but of 16 heads at a time: blocks side by
+    // side then share their k and v in the L2.
+    const int block = static_cast<int>(blockIdx.x), group = block / (16 * q_tiles) * 16;
+    const int heads = planes - group < 16 ? planes - group : 16, in_group = block - group * q_tiles;
+    const int i_block = (q_tiles - 1 - in_group / heads) * queries, bh = group + in_group % heads;
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
     const ring<T, queries, d, 1> q_ring(0);
     const ring<T, block_k, d, stages> k_ring(q_ring.end()), v_ring(k_ring.end());
@@ -74,17 +76,19 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         start_product_abt(s, q_tile, first, k_ring.wait(at));
         wait_for_product<0>(s);
         k_ring.release(at);
-        each_element(s, [&](float x, int, int, int) {
-            return __fmul_rn(x, scale_log2);
-        }); // what the max sees
-        if (j + block_k > seen || (causal && j + block_k - 1 > i))
+        // A full tile that every row of the warp sees needs no mask.
+        const bool plain = scale_log2 > 0.0f && j + block_k <= end(i + 1);
+        const float factor = plain ? scale_log2 : 1.0f; // what exp2 still has to multiply by
+        if (!plain)
             each_element(s, [&](float x, int t, int h, int c) {
-                const int key = j + c;
-                return key < seen && (!causal || key <= i + fragment_row(t, h)) ? x : -INFINITY;
+                return c < end(i + fragment_row(t, h) + 1) - j ? __fmul_rn(x, scale_log2)
+                                                               : -INFINITY;
             });
 
         // 2. online softmax
-        const auto tile_max = row_max(s);
+        const auto s_max = row_max(s);
+        const auto tile_max =
+            each_row<rows>([&](int t, int h) { return __fmul_ru(s_max.r[t][h], factor); });
         const auto m_new =
             each_row<rows>([&](int t, int h) { return fmaxf(m.r[t][h], tile_max.r[t][h]); });
         const auto base = each_row<rows>(
@@ -93,7 +97,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
             each_row<rows>([&](int t, int h) { return exp2_fast(m.r[t][h] - base.r[t][h]); });
         auto &p = s;
         each_element(p, [&](float x, int t, int h, int) { // up, or p could pass fp16's end
-            return exp2_fast(x - __fsub_ru(base.r[t][h], weight_bits<T>));
+            return exp2_fast(fmaf(x, factor, -__fsub_ru(base.r[t][h], weight_bits<T>)));
         });
         const auto sum = lane_sum(p);
         l = each_row<rows>(

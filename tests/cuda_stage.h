@@ -41,6 +41,30 @@ Test(SUITE, are_the_articles_cases_within_its_bounds)
     }
 }
 
+// The later stages go through the heads in groups, of which the last is smaller.
+Test(SUITE, is_no_head_left_out_of_its_group)
+{
+    if (!device_ready(ONLY_ON)) return;
+    enum { HEADS = 19, N = 66 };
+    const int64_t chosen[] = {0, 15, 16, 18};
+    problem all = cuda_turn(4, 1, HEADS, N, BLOCK_Q, BLOCK_K);
+    problem one = cuda_turn(4, 1, 1, N, BLOCK_Q, BLOCK_K);
+    problem_draw(&all, 4, 2);
+    problem_run(&all, STAGE);
+    problem_judge(&all);
+    for (int i = 0; i < 4; i++) {
+        const int64_t at = chosen[i] * one.count;
+        memcpy(one.q, all.q + at, (size_t)one.count * sizeof *one.q);
+        memcpy(one.k, all.k + at, (size_t)one.count * sizeof *one.k);
+        memcpy(one.v, all.v + at, (size_t)one.count * sizeof *one.v);
+        problem_run(&one, STAGE);
+        cr_expect_arr_eq(one.o, all.o + at, (size_t)one.count * sizeof *one.o);
+        cr_expect_arr_eq(one.lse, all.lse + chosen[i] * N, N * sizeof *one.lse);
+    }
+    problem_free(&all);
+    problem_free(&one);
+}
+
 // Against the stage before, in the same types: no further apart than two roundings of O and P.
 Test(SUITE, does_it_agree_with_the_stage_before)
 {

@@ -161,7 +161,17 @@ void unaligned_kernel(const uint16_t *from)
 
 void store_kernel(uint16_t *to, int off)
 {
-    global_store(to + off + threadIdx.x * 2, uint32_t{7}, site());
+    if (threadIdx.x == 0) global_store_16(to + off, uint4{7, 7, 7, 7}, site());
+}
+
+// A warp writes x[row][col] = 128 row + col.
+void store_tile_kernel(uint16_t *to, int64_t valid)
+{
+    accumulator<32, 128> x = {};
+    each_element(x, [](float, int t, int h, int c) {
+        return static_cast<float>(128 * fragment_row(t, h) + c);
+    });
+    store(reinterpret_cast<fp16 *>(to), x, valid);
 }
 
 // 32 threads copy 16 bytes each, and every thread looks at what its neighbour's copy brought.
@@ -286,11 +296,25 @@ Test(emulator, is_an_unaligned_16_byte_load_caught)
 
 Test(emulator, is_an_unaligned_store_caught)
 {
-    alignas(16) uint16_t memory[32 * 2 + 2] = {};
+    alignas(16) uint16_t memory[16] = {};
     cr_expect(says(launch(store_kernel, 1, 32, 0, static_cast<uint16_t *>(memory), 1),
-                   "stores 4 bytes at an address that is no multiple"));
+                   "stores 16 bytes at an address that is no multiple"));
     cr_expect(fine(launch(store_kernel, 1, 32, 0, static_cast<uint16_t *>(memory), 0)));
-    cr_expect(memory[62] == 7 && memory[64] == 0);
+    cr_expect(memory[0] == 7 && memory[6] == 7 && memory[8] == 0);
+}
+
+Test(emulator, does_store_write_every_element_of_the_valid_rows_and_no_other)
+{
+    for (int64_t valid : {0, 1, 13, 31, 32, 100}) {
+        alignas(16) uint16_t memory[32 * 128];
+        memset(memory, 0xff, sizeof memory);
+        cr_assert(
+            fine(launch(store_tile_kernel, 1, 32, 0, static_cast<uint16_t *>(memory), valid)));
+        for (int i = 0; i < 32 * 128; i++)
+            cr_assert_eq(memory[i],
+                         i / 128 < valid ? fp16_from_float(static_cast<float>(i)) : 0xffff,
+                         "row %d, column %d", i / 128, i % 128);
+    }
 }
 
 Test(emulator, do_copies_arrive_and_zeros_where_nothing_is_valid)
@@ -349,13 +373,14 @@ namespace
 {
 
 // 200 queries of two heads, drawn; what the kernel wrote.
-std::vector<float> attend(attention_function *forward, int64_t d, attention_dtype dtype)
+std::vector<float> attend(attention_function *forward, int64_t d, attention_dtype dtype,
+                          int64_t block_k = 64)
 {
     attention_args args = attention_args_default(1, 2, 200, d);
     args.dtype = dtype;
     args.causal = true;
     args.block_q = 128;
-    args.block_k = 64;
+    args.block_k = attention_block_k(block_k, d);
     args.threads = emulator::current_settings().threads;
     std::vector<float> q(static_cast<size_t>(2 * 200 * d)), k(q), v(q), o(q), lse(2 * 200);
     random_stream stream;
@@ -392,11 +417,16 @@ Test(emulated_attention, are_the_bytes_the_same_in_any_order)
 
 Test(emulated_attention, are_there_no_bank_conflicts)
 {
-    for (attention_function *forward :
-         {attention_forward_stage3_emulated, attention_forward_stage4_emulated,
-          attention_forward_stage5_emulated})
+    const struct {
+        attention_function *forward;
+        int64_t block_k;
+    } kernels[] = {{attention_forward_stage3_emulated, 64},
+                   {attention_forward_stage4_emulated, 64},
+                   {attention_forward_stage5_emulated, BLOCK_K_BY_HEAD_DIM(64, 48)}};
+    for (const auto &kernel : kernels)
         for (int64_t d : {64, 128}) {
-            cr_assert_not(attend(forward, d, DTYPE_FP16).empty(), "%s", status_message());
+            cr_assert_not(attend(kernel.forward, d, DTYPE_FP16, kernel.block_k).empty(), "%s",
+                          status_message());
             cr_expect_gt(emulator::last_launch().shared_accesses, 1000);
             cr_expect_eq(emulator::last_launch().bank_conflicts, 0);
         }

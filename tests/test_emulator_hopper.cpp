@@ -9,6 +9,7 @@
 #include "emulated.h"
 #include "half.h"
 #include "random.h"
+#include "warpgroup.h"
 
 namespace
 {
@@ -100,6 +101,28 @@ enum box_fault {
     WRITTEN_IN_FLIGHT,
     NOBODY_WAITS,
 };
+
+// Every block counts the tiles it gets, in visits [planes, tiles], and its own work: a tile under
+// causality as much as there are tiles up to it.
+void rounds_kernel(int tiles, int planes, bool last_first, int *visits, int *work)
+{
+    if (threadIdx.x > 0) return;
+    for (tile_of_round at(tiles, planes, last_first); at.exists; at.next()) {
+        __atomic_fetch_add(&visits[at.plane * tiles + at.tile], 1, __ATOMIC_RELAXED);
+        work[blockIdx.x] += last_first ? at.tile + 1 : 1;
+    }
+}
+
+// A launch that may begin early: a box, or the wait for the launches before it first.
+void early_kernel(tensor_map map, bool waits)
+{
+    init_mbarriers(0, 1, 1);
+    if (threadIdx.x > 0) return;
+    if (waits) wait_for_launches_before();
+    emulator::mbarrier_expect(0, 16 * 128, site());
+    emulator::copy_box(1024, map, 0, 0, 0, 0, site());
+    emulator::mbarrier_wait(0, 0, site());
+}
 
 // 32 threads: a box of 16 rows to 1024, and all that arrived to out [16, 64].
 void box_kernel(tensor_map map, int col, int row, int plane, uint16_t *out, box_fault fault)
@@ -732,4 +755,42 @@ Test(emulator_hopper, are_registers_a_warpgroup_cannot_have_refused)
     expect_caught([&] { return run(32, 240, false, false); }, "launched with 504"); // 3 x 168
     expect_caught([&] { return run(24, 240, true, false); }, "decreases its registers again");
     expect_caught([&] { return run(24, 240, false, true); }, "wait for set_registers");
+}
+
+// ---- blocks that stay, and launches that begin early --------------------------------------------
+
+Test(emulator_hopper, do_rounds_bring_every_tile_once_and_share_the_work_evenly)
+{
+    for (int blocks : {1, 3, 4})
+        for (int tiles : {1, 2, 5, 8, 33})
+            for (int planes : {1, 2, 7, 16, 40})
+                for (bool last_first : {false, true}) {
+                    std::vector<int> visits(static_cast<size_t>(tiles * planes)), work(4);
+                    cr_assert(fine(launch(rounds_kernel, blocks, 32, 0, tiles, planes, last_first,
+                                          visits.data(), work.data())));
+                    for (int x : visits) cr_assert_eq(x, 1, "%d tiles, %d planes", tiles, planes);
+                    int all = 0, most = 0;
+                    for (int x : work) all += x, most = x > most ? x : most;
+                    // No block has more than its share by more than the longest tile.
+                    cr_expect_leq(most, all / blocks + (last_first ? tiles : 1),
+                                  "%d blocks, %d tiles, %d planes: %d of %d", blocks, tiles, planes,
+                                  most, all);
+                }
+}
+
+Test(emulator_hopper, is_a_copy_before_the_launches_before_have_ended_caught)
+{
+    drawn x(16 * 64, false, 1);
+    const tensor_map map = {x.data(), 1, 16, 64, 16};
+    const auto launched = [&](bool waits, bool early) -> std::string {
+        tensor_map its_map = map;
+        void *arguments[] = {&its_map, &waits};
+        const cudaError_t error = emulator::launch_kernel(early_kernel, dim3(1), dim3(32),
+                                                          arguments, 4096, nullptr, early);
+        return error == cudaSuccess ? "" : cudaGetErrorString(error);
+    };
+    expect_caught([&] { return launched(false, true); },
+                  "has not waited for the launches before this");
+    cr_expect(fine(launched(true, true)));
+    cr_expect(fine(launched(false, false)));
 }

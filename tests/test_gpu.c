@@ -29,6 +29,8 @@
 #undef STAGE
 #undef TRACED
 #undef PREVIOUS
+#undef BLOCK_K
+#define BLOCK_K  BLOCK_K_BY_HEAD_DIM(64, 48)
 #define SUITE    gpu_stage5
 #define STAGE    attention_forward_stage5
 #define TRACED   attention_forward_stage5_traced
@@ -40,17 +42,19 @@
 #undef TRACED
 #undef PREVIOUS
 #undef BLOCK_K
+#undef PREVIOUS_BLOCK_K
 #undef ONLY_ON
 #undef BLOCK_Q
 #undef BLOCK_ROWS
-#define ONLY_ON    90
-#define SUITE      gpu_stage6
-#define STAGE      attention_forward_stage6
-#define TRACED     attention_forward_stage6_traced
-#define PREVIOUS   attention_forward_stage5
-#define BLOCK_Q    64
-#define BLOCK_K    128
-#define BLOCK_ROWS 128
+#define PREVIOUS_BLOCK_K BLOCK_K_BY_HEAD_DIM(64, 48)
+#define ONLY_ON          90
+#define SUITE            gpu_stage6
+#define STAGE            attention_forward_stage6
+#define TRACED           attention_forward_stage6_traced
+#define PREVIOUS         attention_forward_stage5
+#define BLOCK_Q          64
+#define BLOCK_K          128
+#define BLOCK_ROWS       128
 #include "cuda_stage.h"
 
 #undef SUITE
@@ -61,7 +65,7 @@
 #undef PREVIOUS_BLOCK_K
 #undef BLOCK_ROWS
 #undef BLOCK_K
-#define BLOCK_K          0
+#define BLOCK_K          BLOCK_K_BY_HEAD_DIM(64, 128)
 #define SUITE            gpu_stage7
 #define STAGE            attention_forward_stage7
 #define TRACED           attention_forward_stage7_traced
@@ -97,9 +101,11 @@ static const struct {
     attention_function *forward;
     int block_q, block_k, only_on;
 } on_gpu[] = {
-    {attention_forward_stage3, 128, 64, 0}, {attention_forward_stage4, 128, 64, 0},
-    {attention_forward_stage5, 128, 64, 0}, {attention_forward_stage6, 64, 128, 90},
-    {attention_forward_stage7, 64, 0, 90},
+    {attention_forward_stage3, 128, 64, 0},
+    {attention_forward_stage4, 128, 64, 0},
+    {attention_forward_stage5, 128, BLOCK_K_BY_HEAD_DIM(64, 48), 0},
+    {attention_forward_stage6, 64, 128, 90},
+    {attention_forward_stage7, 64, BLOCK_K_BY_HEAD_DIM(64, 128), 90},
 };
 enum { ON_GPU_COUNT = sizeof on_gpu / sizeof *on_gpu };
 

@@ -7,7 +7,7 @@
 #define PREVIOUS         attention_forward_stage6_emulated
 #define BLOCK_Q          64
 #define BLOCK_ROWS       (n <= 64 ? 64 : n == 129 && p.args.causal ? 128 : 256) // of the tally's
-#define BLOCK_K          0
+#define BLOCK_K          BLOCK_K_BY_HEAD_DIM(64, 128)
 #define PREVIOUS_BLOCK_Q 64
 #define PREVIOUS_BLOCK_K 128
 #define SKIPS            true
