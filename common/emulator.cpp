@@ -180,7 +180,7 @@ static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t 
         t.accesses = 0;
         t.copies.clear();
         t.commits = 0;
-        t.fenced = false;
+        t.fenced = t.waited_for_launches = false;
         fiber_prepare(&t.context, stacks.stack(t.id), stacks.bytes(), thread_entry);
         block.runnable.push_back(&t);
     }
@@ -215,6 +215,7 @@ void run_blocks(launch_request &request)
     block.mbarriers.reserve(max_mbarriers);
     block.call = request.call;
     block.kernel = request.kernel;
+    block.early = request.early;
     block.arguments = request.arguments;
     block_state *outer = current_block;
     current_block = &block;

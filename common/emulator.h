@@ -104,6 +104,10 @@ struct tensor_map {
 void copy_box(uint32_t to, const tensor_map &map, int col, int row, int plane, uint32_t mbarrier,
               site where);
 
+// In a launch that may begin early: the launches before it have ended. A thread copies no box
+// before.
+void wait_for_launches_before(site where);
+
 // c [64, n] += a [64, 16] b [16, n], by a warpgroup and in the background: until a wgmma_wait that
 // covers it nobody may touch c, a, or the shared operands. A thread holds n / 2 elements of c; a
 // comes from four registers, as mma's, or if that is NULL from shared memory by a_descriptor. b
@@ -211,8 +215,10 @@ const char *cudaGetErrorString(cudaError_t error);
 namespace emulator
 {
 
+// `early`: the launches before it need not have ended when it begins.
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                   void (*call)(const void *kernel, void **arguments), void **arguments);
+                   void (*call)(const void *kernel, void **arguments), void **arguments,
+                   bool early);
 cudaError_t allow_shared_bytes(const void *kernel, int bytes);
 
 template <class... P, size_t... I>
@@ -230,14 +236,21 @@ template <class... P> struct caller {
     }
 };
 
+template <class... P>
+cudaError_t launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,
+                          size_t shared_bytes, cudaStream_t, bool early)
+{
+    return launch(reinterpret_cast<const void *>(kernel), grid, block, shared_bytes,
+                  caller<P...>::call, arguments, early);
+}
+
 } // namespace emulator
 
 template <class... P>
 cudaError_t cudaLaunchKernel(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,
-                             size_t shared_bytes = 0, cudaStream_t = nullptr)
+                             size_t shared_bytes = 0, cudaStream_t stream = nullptr)
 {
-    return emulator::launch(reinterpret_cast<const void *>(kernel), grid, block, shared_bytes,
-                            emulator::caller<P...>::call, arguments);
+    return emulator::launch_kernel(kernel, grid, block, arguments, shared_bytes, stream, false);
 }
 
 template <class... P>

@@ -41,8 +41,9 @@ struct thread_state {
     void *arguments;       // of that operation, on its own stack
     int accesses;          // to shared memory since the warp last met
     std::vector<pending_copy> copies;
-    int commits; // groups of wgmma closed so far
-    bool fenced; // wgmma_fence since the last wgmma_wait
+    int commits;              // groups of wgmma closed so far
+    bool fenced;              // wgmma_fence since the last wgmma_wait
+    bool waited_for_launches; // those before this one
 };
 
 // Ordinary loads and stores become one access of the warp only when its lanes are lined up
@@ -176,6 +177,7 @@ struct block_state {
     void (*call)(const void *kernel, void **arguments);
     const void *kernel;
     void **arguments;
+    bool early; // launched so: see launch_request
     bool failed;
     char message[512];
     launch_report report;

@@ -86,6 +86,9 @@ void copy_box(uint32_t to, const tensor_map &map, int col, int row, int plane, u
 {
     block_state &block = *current_block;
     const thread_state &thread = *current_thread;
+    if (block.early && !thread.waited_for_launches)
+        fail(where, "(for thread %d) copies a box, and has not waited for the launches before this",
+             thread.id);
     check_box(to, map, col, row, plane, where);
     const mbarrier &m = find_mbarrier(address, true, where);
     const uint32_t bytes = static_cast<uint32_t>(map.box_rows) * 128;
@@ -111,6 +114,11 @@ void copy_box(uint32_t to, const tensor_map &map, int col, int row, int plane, u
             0};
     block.boxes.push_back({to, map, col, row, plane, m.index, thread.id, where});
     let_others_run();
+}
+
+void wait_for_launches_before(site)
+{
+    current_thread->waited_for_launches = true;
 }
 
 void deliver_box(block_state &block, size_t i)

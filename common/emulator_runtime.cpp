@@ -89,7 +89,7 @@ static bool launchable(const void *kernel, dim3 grid, dim3 block, size_t shared_
 }
 
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                   void (*call)(const void *, void **), void **arguments)
+                   void (*call)(const void *, void **), void **arguments, bool early)
 {
     if (!launchable(kernel, grid, block, shared_bytes))
         return last_error = cudaErrorInvalidConfiguration;
@@ -101,6 +101,7 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_byte
     request.kernel = kernel;
     request.arguments = arguments;
     request.seed = current_settings().seed;
+    request.early = early;
     request.blocks = int64_t{grid.x} * grid.y * grid.z;
 
     int64_t cores = current_settings().threads;

@@ -48,13 +48,12 @@ struct gpu_call {
 };
 
 // Launches a kernel(q, k, v, o, lse, n, causal, scale, record) over all tiles of block_q queries of
-// all heads, a block of `threads` threads each; or, if there are more than `most` blocks, as many,
-// and the kernel takes one argument more, the heads of all batches. `tensors`: what the kernel
-// takes for q, k and v, if not their pointers.
+// all heads, a block of `threads` threads each. `tensors`: what the kernel takes for q, k and v, if
+// not their pointers. With `most` there are no more blocks than that, and they stay until all is
+// done: the kernel takes one argument more, the heads of all batches, and is launched early.
 template <class K>
 attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared_bytes,
-                            const gpu_call &call, void *const tensors[3] = nullptr,
-                            int most = INT32_MAX)
+                            const gpu_call &call, void *const tensors[3] = nullptr, int most = 0)
 {
     const attention_args *args = call.args;
     const void *qkv[] = {call.q, call.k, call.v};
@@ -93,16 +92,18 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     if (status == ATTENTION_OK)
         status = GPU_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 static_cast<int>(shared_bytes)));
+    const dim3 grid(static_cast<unsigned>(most && blocks > most ? most : blocks));
+    const dim3 block(static_cast<unsigned>(threads));
     if (status == ATTENTION_OK)
-        status = GPU_CHECK(cudaLaunchKernel(
-            kernel, dim3(static_cast<unsigned>(blocks < most ? blocks : most)),
-            dim3(static_cast<unsigned>(threads)), arguments, shared_bytes, call.stream));
+        status = GPU_CHECK(
+            most ? launch_early(kernel, grid, block, arguments, shared_bytes, call.stream)
+                 : cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, call.stream));
     return status == ATTENTION_OK ? GPU_CHECK(cudaGetLastError()) : status;
 }
 
 // What a stage compiled: its tile, and a launch for every type and head dimension.
 struct gpu_kernels {
-    int block_q, block_k; // block_k 0: head_dim
+    int block_q, block_k; // see attention_block_k
     attention_status (*fp16_64)(const gpu_call &), (*fp16_128)(const gpu_call &);
     attention_status (*bf16_64)(const gpu_call &), (*bf16_128)(const gpu_call &);
 };

@@ -46,8 +46,7 @@ inline attention_status tensor_map_make(tensor_map *map, const void *x, int64_t 
 // boxes of block_k.
 template <class K>
 attention_status gpu_launch_hopper(K *kernel, int block_q, int block_k, int threads,
-                                   uint32_t shared_bytes, const gpu_call &call,
-                                   int most = INT32_MAX)
+                                   uint32_t shared_bytes, const gpu_call &call, int most = 0)
 {
     const attention_args *args = call.args;
     const int64_t planes = args->batch * args->heads;

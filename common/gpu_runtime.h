@@ -43,6 +43,29 @@ inline attention_status gpu_attribute(int *value, cudaDeviceAttr attribute)
     return GPU_CHECK(cudaDeviceGetAttribute(value, attribute, device));
 }
 
+// cudaLaunchKernel for a kernel that may begin before what the stream holds has ended, and waits
+// for that itself (hopper.h: wait_for_launches_before).
+template <class K>
+cudaError_t launch_early(K *kernel, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
+                         cudaStream_t stream)
+{
+#ifdef __CUDACC__
+    cudaLaunchAttribute early = {};
+    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchConfig_t config = {};
+    config.gridDim = grid;
+    config.blockDim = block;
+    config.dynamicSmemBytes = shared_bytes;
+    config.stream = stream;
+    config.attrs = &early;
+    config.numAttrs = 1;
+    return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(kernel), arguments);
+#else
+    return emulator::launch_kernel(kernel, grid, block, arguments, shared_bytes, stream, true);
+#endif
+}
+
 // ---- host tensors to the device and back ------------------------------------------------------
 
 // Tensors on the device; freed together.

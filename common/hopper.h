@@ -77,6 +77,19 @@ __device__ inline void copy_box(uint32_t to, const tensor_map &map, int col, int
                  : "memory");
 }
 
+// For a launch that may begin before those queued before it have ended (launch_early in
+// gpu_runtime.h): waits for them. Who has not waited must not touch global memory, unless it was
+// told by someone who has.
+__device__ inline void wait_for_launches_before(site = site())
+{
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+}
+// The next such launch may begin, as far as there is room for it.
+__device__ inline void let_next_launch_begin()
+{
+    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+}
+
 // A warpgroup gives registers back to its block, or takes them: `count` for each thread.
 template <int count> __device__ inline void give_registers(site = site())
 {
@@ -188,6 +201,13 @@ inline uint32_t shared_address(uint32_t address)
 inline void fence_barrier_init(site where = site())
 {
     emulator::fence_barrier_init(where);
+}
+inline void wait_for_launches_before(site where = site())
+{
+    emulator::wait_for_launches_before(where);
+}
+inline void let_next_launch_begin()
+{
 }
 template <int count> inline void give_registers(site where = site())
 {

@@ -159,16 +159,20 @@ __device__ inline void open_rings(A a, B b, B c, int readers, site where = site(
 
 // ---- which tile a block has, when blocks stay until all is done ----
 
-// Round by round, of `tiles` tiles in each of `planes` planes: side by side blocks have those of
-// one plane or, the last tiles first, those of all planes. Every other round goes the other way, so
-// that no block has the first of all rounds.
+// Round by round, of `tiles` tiles in each of `planes` planes. Side by side blocks have those of
+// one plane or, the last tiles first, those of as many planes as make four rounds: more would not
+// find their k and v in the L2. Every other round goes the other way, so that no block has the
+// first of all rounds; the next planes begin the other way round.
 struct tile_of_round {
-    int tiles, planes, tile, plane;
+    uint32_t tiles, planes, together, group = 0, round = 0;
     bool last_first, exists;
-    uint32_t round = 0;
+    int tile = 0, plane = 0;
     __device__ tile_of_round(int tiles, int planes, bool last_first)
-        : tiles(tiles), planes(planes), last_first(last_first)
+        : tiles(static_cast<uint32_t>(tiles)), planes(static_cast<uint32_t>(planes)),
+          together(this->planes), last_first(last_first)
     {
+        while (last_first && together > 1 && this->tiles * together > 4 * gridDim.x)
+            together = (together + 1) / 2;
         find();
     }
     __device__ void next()
@@ -178,11 +182,18 @@ struct tile_of_round {
     }
     __device__ void find()
     {
-        const uint32_t turned = round % 2 ? gridDim.x - 1 - blockIdx.x : blockIdx.x;
-        const int at = static_cast<int>(round * gridDim.x + turned);
-        exists = round * gridDim.x + turned < static_cast<uint32_t>(tiles * planes);
-        tile = tiles - 1 - (last_first ? at / planes : at % tiles);
-        plane = last_first ? at % planes : at / tiles;
+        for (exists = true; exists; group++, round = 0, exists = group * together < planes) {
+            const uint32_t first = group * together;
+            const uint32_t here = planes - first < together ? planes - first : together;
+            const bool turned = (round + group) % 2;
+            const uint32_t at =
+                round * gridDim.x + (turned ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+            if (at >= tiles * here) continue;
+            const uint32_t row = last_first ? here : tiles, quotient = at / row, rest = at % row;
+            tile = static_cast<int>(tiles - 1 - (last_first ? quotient : rest));
+            plane = static_cast<int>(first + (last_first ? rest : quotient));
+            return;
+        }
     }
 };
 

@@ -3,7 +3,7 @@
 // Owns: attention_forward and attention_forward_device. A consumer begins the scores of a tile and,
 // right behind them, the output of the tile before. It seeks the maximum while that output is made,
 // and waits for it where acc is to be rescaled. Blocks stay until all is done: while consumers end
-// one tile of queries, the producer fetches the next.
+// one tile of queries, the producer fetches the next. A launch begins before the last has ended.
 // Build and run: make stage7 && ./stage7/run
 // Source: Shah et al. 2024 (FlashAttention-3), section 3.2; docs/performance.md.
 #include "attention.h"
@@ -17,8 +17,9 @@ namespace
 {
 
 constexpr int block_q = 64;
-// Tiles of d keys: so many consumers' registers fit, and so many places in shared memory.
+// Tiles of d keys: registers of so many consumers fit, and so many places of k and v.
 template <int d> constexpr int most = 256 / d;
+template <int d> constexpr int stages = d == 64 ? 4 : 3;
 
 // p is 2^weight_bits times the weight, and so are its sum l and acc: the end divides it out. fp16
 // ends at 2^-24 and loses bits from 2^-14 down, so a weight that is small beside the largest, which
@@ -34,22 +35,25 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
 {
     const float scale_log2 = scale * 1.44269504f;           // exp2 takes the place of exp
     constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
-    constexpr int block_k = d, stages = most<d>;
+    constexpr int block_k = d;
     const int n = static_cast<int>(seq); // half the registers of 64 bits
     const int q_tiles = (n - 1) / queries + 1;
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
-    const ring<T, queries, d, 2> q_ring(0);
-    const ring<T, block_k, d, stages> k_ring(q_ring.end()), v_ring(k_ring.end());
-    turn<2> q_at;
-    turn<stages> at;
+    const ring<T, queries, d, 1> q_ring(0);
+    const ring<T, block_k, d, stages<d>> k_ring(q_ring.end()), v_ring(k_ring.end());
+    turn<1> q_at;
+    turn<stages<d>> at;
+    // Under causality the longest first; else side by side those that share k and v in the L2.
+    tile_of_round work(q_tiles, planes, causal);
     open_rings(q_ring, k_ring, v_ring, consumers);
+    let_next_launch_begin();
 
     const int warpgroup = warpgroup_index();
     if (warpgroup == 0) { // the producer
         give_registers<24>();
         if (threadIdx.x > 0) return;
-        // Under causality the longest first; else side by side those that share k and v in the L2.
-        for (tile_of_round work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
+        wait_for_launches_before(); // consumers touch nothing before its first tile has come
+        for (; work.exists; work.next(), q_at.next()) {
             const int i_block = work.tile * queries, bh = work.plane;
             q_ring.fill(q_at, q, i_block, bh);
             for (int j = 0; j < end(i_block + queries); j += block_k, at.next()) {
@@ -63,7 +67,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     }
     take_registers<consumers == 4 ? 112 : 240>();
     const int first = (warpgroup - 1) * block_q; // the warpgroup's row of q_tile
-    for (tile_of_round work(q_tiles, planes, causal); work.exists; work.next(), q_at.next()) {
+    for (; work.exists; work.next(), q_at.next()) {
         const int i_block = work.tile * queries, bh = work.plane;
         const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
         const int seen = end(i_block + first + block_q);         // by the warpgroup
@@ -73,7 +77,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         left_operand<T, rows, block_k> p_left;
         auto acc = zeros<rows, d>();
         auto m = all_rows<rows>(-INFINITY), l = all_rows<rows>(0.0f); // l: of this lane's columns
-        turn<stages> before; // of the tile whose output is not yet made
+        turn<stages<d>> before; // of the tile whose output is not yet made
         const auto tile = [&](int j, bool is_first, bool plain) {
             const int cols = n - j < block_k ? n - j : block_k;
 
@@ -85,14 +89,13 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
             else
                 wait_for_product<1>(s);
             k_ring.release(at);
+            if (j + block_k >= seen) q_ring.release(q_at);  // the next q has no other place
             const float factor = plain ? scale_log2 : 1.0f; // what exp2 still has to multiply by
-            if (!plain) {
-                const int seen_by[] = {end(i + fragment_row(0, 0) + 1),
-                                       end(i + fragment_row(0, 1) + 1)};
-                each_element(s, [&](float x, int, int h, int c) {
-                    return c < seen_by[h] - j ? __fmul_rn(x, scale_log2) : -INFINITY;
+            if (!plain)
+                each_element(s, [&](float x, int t, int h, int c) {
+                    return c < end(i + fragment_row(t, h) + 1) - j ? __fmul_rn(x, scale_log2)
+                                                                   : -INFINITY;
                 });
-            }
 
             // 2. online softmax
             const auto s_max = row_max(s);
@@ -129,10 +132,12 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         // Full tiles that every row of the warpgroup sees need no mask.
         const int plain_end = scale_log2 > 0.0f ? end(i_block + first + 1) / block_k * block_k : 0;
         int j = block_k;
-        tile(0, true, false);
+        if (d == 128 && plain_end > 0) // at 64 the longer code costs more than the mask
+            tile(0, true, true);
+        else
+            tile(0, true, false);
         for (; j < plain_end; j += block_k) tile(j, false, true);
         for (; j < seen; j += block_k) tile(j, false, false);
-        q_ring.release(q_at);
 
         // 3. output, not yet normalised, of the last tile
         start_product(acc, p_left, v_ring.tile(before));
@@ -164,7 +169,7 @@ attention_status launch_with(const gpu_call &call, int processors)
 {
     constexpr int queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
-        ring<T, queries, d, 2>::bytes + 2 * ring<T, d, d, most<d>>::bytes;
+        ring<T, queries, d, 1>::bytes + 2 * ring<T, d, d, stages<d>>::bytes;
     return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, d, (1 + consumers) * 128,
                              shared_bytes, call, processors);
 }
@@ -188,7 +193,8 @@ template <class T, int d> attention_status launch(const gpu_call &call)
 }
 
 // What attention_forward and attention_forward_device launch (common/gpu.h).
-const gpu_kernels kernels = {
-    block_q, 0, launch<fp16, 64>, launch<fp16, 128>, launch<bf16, 64>, launch<bf16, 128>};
+const gpu_kernels kernels = {block_q,          BLOCK_K_BY_HEAD_DIM(64, 128),
+                             launch<fp16, 64>, launch<fp16, 128>,
+                             launch<bf16, 64>, launch<bf16, 128>};
 
 } // namespace
