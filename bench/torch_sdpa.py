@@ -137,7 +137,7 @@ class Gpu:
 
             def timed(turn):
                 start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                torch.cuda._sleep(200_000)  # the host gets ahead, as a program in C would be
+                torch.cuda._sleep(200_000)  # the host gets ahead, as in gpu_bench.cu
                 start.record()
                 before = time.perf_counter()
                 call(turn)
