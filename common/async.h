@@ -32,7 +32,7 @@ __device__ inline void copy_async_16(uint32_t address, const void *from, bool va
                  : "memory");
 #else // Turing waits for each
     uint4 x = {0, 0, 0, 0};
-    if (valid) x = __ldg(static_cast<const uint4 *>(from));
+    if (valid) x = *static_cast<const uint4 *>(from); // with __ldg registers spill
     shared_store(address, x, site());
 #endif
 }

@@ -1,6 +1,6 @@
 // fragment.h: which lane of a warp holds which element, and the arithmetic on such fragments.
-// PTX stands here, in async.h and in hopper.h alone; without nvcc the same operations come from the
-// emulator.
+// PTX stands here, in tile.h, async.h and hopper.h alone; without nvcc the same operations come
+// from the emulator.
 //
 // An accumulator of 16 x 8 (fp32): lane l holds rows l / 4 and l / 4 + 8, columns 2 (l % 4) and
 // 2 (l % 4) + 1, as c0 c1 and c2 c3:

@@ -1,6 +1,7 @@
 // hopper.h: what compute capability 9.0 does by itself, operation by operation: copies of boxes
 // (TMA) that report to an mbarrier, products of a warpgroup (wgmma), registers that change hands.
-// PTX stands here, in async.h and in fragment.h alone; without nvcc the emulator does the same.
+// PTX stands here, in tile.h, async.h and fragment.h alone; without nvcc the emulator does the
+// same.
 //
 // warpgroup.h makes tiles, rings and products of them, and draws how they go together.
 #ifndef HOPPER_H

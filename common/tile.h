@@ -75,10 +75,13 @@ __device__ inline uint4 global_load_16(const void *from, site)
     return __ldg(static_cast<const uint4 *>(from));
 }
 
-// In one piece: memcpy to elements of 16 bits would write byte by byte.
+// In one piece, which the compiler makes of neither memcpy nor, always, of an assignment.
 __device__ inline void global_store_16(void *to, uint4 x, site)
 {
-    *static_cast<uint4 *>(to) = x;
+    asm volatile("st.global.v4.u32 [%0], {%1, %2, %3, %4};"
+                 :
+                 : "l"(__cvta_generic_to_global(to)), "r"(x.x), "r"(x.y), "r"(x.z), "r"(x.w)
+                 : "memory");
 }
 
 __device__ inline float to_float(fp16 x)
