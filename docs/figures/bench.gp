@@ -37,8 +37,9 @@ if (what eq 'memory') {
     set format y '%g'
 }
 # What is drawn of one method: lines of N and a value. A logarithm has no place for zero, so what is
-# not above it is left out. The time is the CUDA graph's where there is one.
-series(m) = sprintf("awk -F, -v m=%s -v d=%d -v c=%d -v b=%d -v w=%s 'NR == 1 {for (i = 1; i <= NF; i++) n[$i] = i; print \"seq,value\"} $n[\"method\"] == m && $n[\"status\"] == \"ok\" && $n[\"head_dim\"] == d && $n[\"causal\"] == c && $n[\"batch\"] == b {y = w == \"latency\" ? ($n[\"ms_graph\"] != \"\" ? $n[\"ms_graph\"] : $n[\"ms_median\"]) : w == \"throughput\" ? 100 * $n[\"share_of_peak\"] : $n[\"peak_extra_with_o_mib\"]; if (y > 0) print $n[\"seq\"] \",\" y}' '%s'", m, head_dim, causal, batch, what, data)
+# not above it is left out. The time is the CUDA graph's where there is one. Rows of a resumed sweep
+# come in any order.
+series(m) = sprintf("awk -F, -v m=%s -v d=%d -v c=%d -v b=%d -v w=%s 'NR == 1 {for (i = 1; i <= NF; i++) n[$i] = i; print \"seq,value\"} $n[\"method\"] == m && $n[\"status\"] == \"ok\" && $n[\"head_dim\"] == d && $n[\"causal\"] == c && $n[\"batch\"] == b {y = w == \"latency\" ? ($n[\"ms_graph\"] != \"\" ? $n[\"ms_graph\"] : $n[\"ms_median\"]) : w == \"throughput\" ? 100 * $n[\"share_of_peak\"] : $n[\"peak_extra_with_o_mib\"]; if (y > 0) print $n[\"seq\"] \",\" y}' '%s' | LC_ALL=C sort -t, -k1,1n", m, head_dim, causal, batch, what, data)
 methods = 'explicit_fp32 explicit_fp16 tiled_launches stage3_scalar stage3 stage4 stage5 stage6 stage7 triton_64x64 sdpa_flash sdpa_cudnn'
 colours = sprintf('%s %s %s %s %s %s %s %s %s %s %s %s', grey, grey, pink, grey, blue, orange, violet, red, red, ink, green, sky)
 widths = '1.2 2 2 1.6 2 2 2 1.6 3 1.5 2 2'
