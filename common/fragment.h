@@ -251,7 +251,7 @@ __device__ inline void load_left(left_operand<T, rows, d> &q, Tile tile, int fir
             load_16x16<false>(q.a[t][k], tile, first_row + 16 * t, 16 * k, where);
 }
 
-// s += columns 16 k to 16 k + 15 of q and k_tile: those are q.a[t][in_q].
+// s += q k^T over columns 16 k to 16 k + 15, of which q holds its own as a[t][in_q].
 template <class T, int rows, int cols, int held, class Tile>
 __device__ inline void add_product_abt(accumulator<rows, cols> &s,
                                        const left_operand<T, rows, held> &q, int in_q, Tile k_tile,
