@@ -23,11 +23,10 @@ const gpu_method gpu_methods[] = {
      nullptr},
     {"stage3", "3", "fp16", 128, 64, 0, attention_forward_device_stage3, nullptr, nullptr},
     {"stage4", "4", "fp16", 128, 64, 0, attention_forward_device_stage4, nullptr, nullptr},
-    {"stage5", "5", "fp16", 128, BLOCK_K_BY_HEAD_DIM(64, 48), 0, attention_forward_device_stage5,
-     nullptr, nullptr},
+    {"stage5", "5", "fp16", 128, STAGE5_BLOCK_K, 0, attention_forward_device_stage5, nullptr,
+     nullptr},
     {"stage6", "6", "fp16", 64, 128, 0, attention_forward_device_stage6, nullptr, "9.0"},
-    {"stage7", "7", "fp16", 64, BLOCK_K_BY_HEAD_DIM(64, 128), 0, attention_forward_device_stage7,
-     nullptr, "9.0"},
+    {"stage7", "7", "fp16", 64, STAGE7_BLOCK_K, 0, attention_forward_device_stage7, nullptr, "9.0"},
 };
 const int gpu_method_count = sizeof gpu_methods / sizeof *gpu_methods;
 

@@ -107,10 +107,11 @@ attention_args attention_args_default(int64_t batch, int64_t heads, int64_t seq,
 attention_status attention_check(const float *q, const float *k, const float *v, const float *o,
                                  const attention_args *args);
 
-// A kernel's block_k that depends on head_dim, as one number below 0.
+// A kernel's block_k that depends on head_dim, as one number: below 0, so that none is mistaken
+// for it.
 #define BLOCK_K_BY_HEAD_DIM(at_64, at_128) (-((at_64)*1024 + (at_128)))
 
-// The keys of a tile of a kernel whose block_k that is, or is the same for all.
+// The keys of a tile at this head_dim: block_k itself, or the one of the two that it stands for.
 static inline int64_t attention_block_k(int64_t block_k, int64_t head_dim)
 {
     if (block_k >= 0) return block_k;

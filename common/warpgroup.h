@@ -160,9 +160,9 @@ __device__ inline void open_rings(A a, B b, B c, int readers, site where = site(
 // ---- which tile a block has, when blocks stay until all is done ----
 
 // Round by round, of `tiles` tiles in each of `planes` planes. Side by side blocks have those of
-// one plane or, the last tiles first, those of as many planes as make four rounds: more would not
-// find their k and v in the L2. Every other round goes the other way, so that no block has the
-// first of all rounds; the next planes begin the other way round.
+// one plane or, the last tiles first, those of as many planes as make four rounds: what more of
+// them read would leave the L2 before it is read again. Every other round goes the other way, so
+// that no block has the first of all rounds; the next planes begin the other way round.
 struct tile_of_round {
     uint32_t tiles, planes, together, group = 0, round = 0;
     bool last_first, exists;

@@ -12,7 +12,6 @@
 #include "async.h"
 #include "fragment.h"
 #include "gpu.h"
-#include "util.h"
 
 namespace
 {

@@ -11,7 +11,6 @@
 #include <math.h>
 
 #include "gpu_hopper.h"
-#include "util.h"
 
 namespace
 {

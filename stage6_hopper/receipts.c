@@ -9,7 +9,7 @@
 // What block_q queries and block_k keys take. mma: 4096 FLOPs each, a warp's; wgmma: 64 x n x 16, a
 // warpgroup's. ldmatrix and cp.async: 512 bytes a warp; a box: [block_k, 64], from one thread.
 // Bytes that products read from shared memory: stage 5's warps have 32 rows, each with all of k and
-// v and, at d = 128, with q again for every 48 keys; wgmma reads q, k and v once for 64 rows.
+// v and, at d = 128, with q again for every tile of keys; wgmma reads q, k and v once for 64 rows.
 static void tile_work(const stage *stage)
 {
     const char *const headings[] = {"",      "mma",   "ldmatrix", "cp.async",
@@ -19,7 +19,8 @@ static void tile_work(const stage *stage)
     table *t = table_new(8, headings);
     for (int64_t d = 64; d <= 128; d *= 2) {
         const int64_t warps = queries / 32, tile_bytes = 2 * keys * d;
-        const int64_t q_again = d == 128 ? 2 * queries * d * keys / 48 : 0;
+        const int64_t keys_before = attention_block_k(stage->previous_kernel->block_k, d);
+        const int64_t q_again = d == 128 ? 2 * queries * d * keys / keys_before : 0;
         table_cell(t, "D=%" PRId64, d);
         table_cell(t, "%" PRId64, 4 * queries * keys * d / 4096);
         table_cell(t, "%" PRId64, (warps * 2 * tile_bytes + q_again) / 512);

@@ -73,6 +73,19 @@ static inline void cuda_judge(const problem *p)
                   r.mean_abs / r.rounding_mean_abs);
 }
 
+// A head of `all`, computed by itself in `one`, gets the bits that it has there.
+static inline void expect_same_alone(problem *one, const problem *all, int64_t head,
+                                     attention_function *forward)
+{
+    const int64_t at = head * one->count;
+    memcpy(one->q, all->q + at, (size_t)one->count * sizeof *one->q);
+    memcpy(one->k, all->k + at, (size_t)one->count * sizeof *one->k);
+    memcpy(one->v, all->v + at, (size_t)one->count * sizeof *one->v);
+    problem_run(one, forward);
+    cr_expect_arr_eq(one->o, all->o + at, (size_t)one->count * sizeof *one->o);
+    cr_expect_arr_eq(one->lse, all->lse + head * one->rows, (size_t)one->rows * sizeof *one->lse);
+}
+
 static inline void set_column(float *x, int64_t rows, int64_t d, int64_t column, float value)
 {
     for (int64_t r = 0; r < rows; r++) x[r * d + column] = value;

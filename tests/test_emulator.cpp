@@ -422,7 +422,7 @@ Test(emulated_attention, are_there_no_bank_conflicts)
         int64_t block_k;
     } kernels[] = {{attention_forward_stage3_emulated, 64},
                    {attention_forward_stage4_emulated, 64},
-                   {attention_forward_stage5_emulated, BLOCK_K_BY_HEAD_DIM(64, 48)}};
+                   {attention_forward_stage5_emulated, STAGE5_BLOCK_K}};
     for (const auto &kernel : kernels)
         for (int64_t d : {64, 128}) {
             cr_assert_not(attend(kernel.forward, d, DTYPE_FP16, kernel.block_k).empty(), "%s",

@@ -30,7 +30,7 @@
 #undef TRACED
 #undef PREVIOUS
 #undef BLOCK_K
-#define BLOCK_K  BLOCK_K_BY_HEAD_DIM(64, 48)
+#define BLOCK_K  STAGE5_BLOCK_K
 #define SUITE    gpu_stage5
 #define STAGE    attention_forward_stage5
 #define TRACED   attention_forward_stage5_traced
@@ -46,7 +46,7 @@
 #undef ONLY_ON
 #undef BLOCK_Q
 #undef BLOCK_ROWS
-#define PREVIOUS_BLOCK_K BLOCK_K_BY_HEAD_DIM(64, 48)
+#define PREVIOUS_BLOCK_K STAGE5_BLOCK_K
 #define ONLY_ON          90
 #define SUITE            gpu_stage6
 #define STAGE            attention_forward_stage6
@@ -65,7 +65,7 @@
 #undef PREVIOUS_BLOCK_K
 #undef BLOCK_ROWS
 #undef BLOCK_K
-#define BLOCK_K          BLOCK_K_BY_HEAD_DIM(64, 128)
+#define BLOCK_K          STAGE7_BLOCK_K
 #define SUITE            gpu_stage7
 #define STAGE            attention_forward_stage7
 #define TRACED           attention_forward_stage7_traced
@@ -103,9 +103,9 @@ static const struct {
 } on_gpu[] = {
     {attention_forward_stage3, 128, 64, 0},
     {attention_forward_stage4, 128, 64, 0},
-    {attention_forward_stage5, 128, BLOCK_K_BY_HEAD_DIM(64, 48), 0},
+    {attention_forward_stage5, 128, STAGE5_BLOCK_K, 0},
     {attention_forward_stage6, 64, 128, 90},
-    {attention_forward_stage7, 64, BLOCK_K_BY_HEAD_DIM(64, 128), 90},
+    {attention_forward_stage7, 64, STAGE7_BLOCK_K, 90},
 };
 enum { ON_GPU_COUNT = sizeof on_gpu / sizeof *on_gpu };
 

@@ -6,7 +6,7 @@
 #define TRACED           attention_forward_stage5_emulated_traced
 #define PREVIOUS         attention_forward_stage4_emulated
 #define BLOCK_Q          128
-#define BLOCK_K          BLOCK_K_BY_HEAD_DIM(64, 48)
+#define BLOCK_K          STAGE5_BLOCK_K
 #define PREVIOUS_BLOCK_Q 128
 #define PREVIOUS_BLOCK_K 64
 #define SKIPS            true

@@ -9,6 +9,6 @@
 #define BLOCK_ROWS       128
 #define BLOCK_K          128
 #define PREVIOUS_BLOCK_Q 128
-#define PREVIOUS_BLOCK_K BLOCK_K_BY_HEAD_DIM(64, 48)
+#define PREVIOUS_BLOCK_K STAGE5_BLOCK_K
 #define SKIPS            true
 #include "cuda_stage.h"
