@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# The tables of docs/performance.md and bench/README.md, from a benchmark's CSV:
-# bench/tables.sh short | beside | carried [FILE]. Cells with four numbers hold D=64, D=64 causal,
-# D=128, D=128 causal; fp16, 16 heads.
+# The tables of docs/performance.md, bench/README.md and of the READMEs of stages 3 to 7, from a
+# benchmark's CSV: bench/tables.sh short | beside | carried | stage3 ... stage7 [FILE]. Cells with four
+# numbers hold D=64, D=64 causal, D=128, D=128 causal; fp16, 16 heads.
 set -eu
 what=${1:-} csv=${2:-bench/results/h200/bench.csv}
-case $what in short | beside | carried) ;; *) echo "usage: $0 short | beside | carried [FILE]" >&2; exit 2 ;; esac
+case $what in short | beside | carried | stage[3-7]) ;; *) echo "usage: $0 short | beside | carried | stage3 ... stage7 [FILE]" >&2; exit 2 ;; esac
 awk -F, -v what="$what" '
 NR == 1 { for (i = 1; i <= NF; i++) n[$i] = i; next }
 $n["status"] == "ok" {
@@ -18,9 +18,11 @@ function four(values, m, batch, seq, format,   text, d, c) {
         text = text (text == "" ? "" : " / ") sprintf(format, values[m " " batch " " seq " " d " " c])
     return text
 }
+function speed(m, batch, seq) {
+    return four(tflops, m, batch, seq, "%.0f") " | " four(flash, m, batch, seq, "%.2f") " | " four(cudnn, m, batch, seq, "%.2f")
+}
 function beside(batch, seq,   s) {
-    for (s = 5; s <= 7; s++)
-        printf "| %d, %d | %d | %s | %s | %s |\n", batch, seq, s, four(tflops, "stage" s, batch, seq, "%.0f"), four(flash, "stage" s, batch, seq, "%.2f"), four(cudnn, "stage" s, batch, seq, "%.2f")
+    for (s = 5; s <= 7; s++) printf "| %d, %d | %d | %s |\n", batch, seq, s, speed("stage" s, batch, seq)
 }
 function of(a, b, c) { return ms[a " 1 8192 64 " c] / ms[b " 1 8192 64 " c] }
 END {
@@ -33,6 +35,11 @@ END {
         print "| B, N | stage | TFLOP/s | of SDPA Flash | of SDPA cuDNN |"
         print "|---|---|---|---|---|"
         beside(1, 8192); beside(1, 16384); beside(4, 4096)
+    } else if (what ~ /^stage/) {
+        print "| B, N | TFLOP/s | of SDPA Flash | of SDPA cuDNN |"
+        print "|---|---|---|---|"
+        printf "| 1, 8192 | %s |\n| 1, 16384 | %s |\n| 4, 4096 | %s |\n", speed(what, 1, 8192), speed(what, 1, 16384), speed(what, 4, 4096)
+        if (what == "stage3") printf "| 1, 8192, scalar.cu | %s |\n", speed("stage3_scalar", 1, 8192)
     } else {
         print "| N = 8192, D = 64 | no mask | causal |"
         print "|---|---|---|"
