@@ -87,7 +87,7 @@ help: ## this list
 $(shell mkdir -p build; test "$$(cat build/config 2>/dev/null)" = '$(config)' || echo '$(config)' > build/config)
 
 # ---- common/ ----------------------------------------------------------------------------------
-# The inner loops are compiled once an instruction set; x*y+c may fuse there and nowhere else.
+# The inner loops are compiled once an instruction set; x*y+c may fuse there and nowhere else on the CPU.
 kernels := $(B)/matmul_kernel_base.o
 ifneq ($(findstring x86_64,$(machine)),)
 ifeq ($(ARCH),)
@@ -282,7 +282,7 @@ drawings = $(call figure,rebase) && $(call figure,rescale) && $(call figure,tile
            $(call figure,ladder) && $(call figure,bench,what='latency') && $(call figure,bench,what='throughput') && \
            $(call figure,bench,what='memory')
 .PHONY: figures
-figures: ## draw docs/figures, light and dark; FORMAT=png for slides
+figures: ## draw docs/figures but the heat map, light and dark; FORMAT=png for slides
 	$(foreach theme,light dark,$(drawings) &&) true
 
 .PHONY: mutants

@@ -1,6 +1,7 @@
 #!/usr/bin/env bash
-# R15 and R16 of the main README: the closing tables, from the receipts of stages 2 and 4 and the
-# committed CSVs. bench/closing.sh [GPU.csv [CPU.csv]], after make stage2 stage4.
+# R15 and R16 of the main README, the closing tables, and the CPU beside libraries: from the receipts
+# of stages 2 and 4 and the committed CSVs. bench/closing.sh [GPU.csv [CPU.csv]], after make stage2
+# stage4.
 set -eu
 gpu=${1:-bench/results/h200/bench.csv} cpu=${2:-bench/results/cpu/bench.csv}
 field() { # FILE METHOD SEQ CAUSAL HEAD_DIM COLUMN
@@ -37,5 +38,16 @@ for n in 128 512 1024 2048 4096 8192; do
         row="$row $(awk "BEGIN {printf \"%.1fx\", $a / $b}") |"
     done
     for c in 0 1; do row="$row $(field "$gpu" stage4 $n $c 64 ratio_to_sdpa_flash | awk '{printf "%.2f", $1}') |"; done
+    echo "$row"
+done
+echo
+echo "| N, 8 heads, D=64, fp32, two CPU cores | stage 0 with OpenBLAS / stage 2 | causal | SDPA / stage 2 | causal |"
+echo "|---|---|---|---|---|"
+for n in 512 1024 2048 4096; do
+    row="| $n |"
+    for method in cpu_openblas cpu_sdpa; do for c in 0 1; do
+        a=$(field "$cpu" $method $n $c 64 ms_median) b=$(field "$cpu" cpu_stage2 $n $c 64 ms_median)
+        row="$row $(awk "BEGIN {printf \"%.2fx\", $a / $b}") |"
+    done; done
     echo "$row"
 done

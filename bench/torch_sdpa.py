@@ -308,9 +308,9 @@ def main():
             reader = csv.DictReader(file)
             columns, rows = reader.fieldnames, list(reader)
     except OSError as error:
-        sys.exit(f"torch_sdpa.py: {given.csv}: {error.strerror}; write it with bench/run first")
+        sys.exit(f"torch_sdpa.py: {given.csv}: {error.strerror}; write it with build/bench first")
     if not rows:
-        sys.exit(f"torch_sdpa.py: {given.csv} has no rows; write them with bench/run first")
+        sys.exit(f"torch_sdpa.py: {given.csv} has no rows; write them with build/bench first")
     commit = rows[-1]["commit"]
     key = lambda row: tuple(str(row[c]) for c in ("method", "device", "dtype", "batch", "heads", "seq", "head_dim", "causal"))
     done = {key(row): row for row in rows}
