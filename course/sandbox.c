@@ -1,10 +1,10 @@
 // sandbox.c: runs one command that nobody vouches for, within limits, and tells how it ended.
 //     sandbox --dir DIR [--read DIR]... [--seconds N] [--mib N] -- COMMAND...
 // The command may write below DIR alone, and read below DIR, each --read, and the system's own
-// folders; it gets no TCP (from Linux 6.7 on), `--seconds` of wall clock, four times that of processor time for all its
-// threads, and `--mib` of memory.
-// Its output goes to DIR/stdout and DIR/stderr. Whatever it started is killed with it. On stdout
-// then stands one line of JSON: exit (or null), signal (or null), timeout, cpu_seconds, rss_mib.
+// folders; it gets no TCP (from Linux 6.7 on), `--seconds` of wall clock, four times that of
+// processor time for all its threads, and `--mib` of memory. Its output goes to DIR/stdout and
+// DIR/stderr. Whatever it started is killed with it. On stdout then stands one line of JSON: exit
+// (or null), signal (or null), timeout, cpu_seconds, rss_mib.
 //
 // The walls are Landlock (Linux 5.13 and up; no privilege needed) and, for root, another user's
 // identity. Containers often forbid the namespaces that other sandboxes need. The grader tries
