@@ -156,6 +156,10 @@ static attention_status sweep(const settings *s)
 #endif
     }
     if (status == ATTENTION_OK) status = plan_sweep(&plan, &common, s);
+    if (status == ATTENTION_OK && plan.count == 0)
+        status = status_fail(ATTENTION_BAD_ARGUMENT,
+                             "nothing to measure: --only, --head-dim (64 or 128), --from and --to "
+                             "leave no row");
     const double start = timing_now();
     for (int64_t i = 0; i < plan.count && status == ATTENTION_OK && !interrupted; i++) {
         bench_row *row = &plan.rows[i];

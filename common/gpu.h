@@ -94,11 +94,14 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
                                                 static_cast<int>(shared_bytes)));
     const dim3 grid(static_cast<unsigned>(most && blocks > most ? most : blocks));
     const dim3 block(static_cast<unsigned>(threads));
-    if (status == ATTENTION_OK)
-        status = GPU_CHECK(
-            most ? launch_early(kernel, grid, block, arguments, shared_bytes, call.stream)
-                 : cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, call.stream));
-    return status == ATTENTION_OK ? GPU_CHECK(cudaGetLastError()) : status;
+    if (status != ATTENTION_OK) return status;
+    status = gpu_status(
+        most ? launch_early(kernel, grid, block, arguments, shared_bytes, call.stream)
+             : cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, call.stream),
+        "the launch");
+    if (status == ATTENTION_OK) return GPU_CHECK(cudaGetLastError());
+    (void)cudaGetLastError(); // left there it would be the next launch's
+    return status;
 }
 
 // What a stage compiled: its tile, and a launch for every type and head dimension.

@@ -317,25 +317,45 @@ static attention_status read_elements(const char *path, FILE *file, const npy_he
     return ATTENTION_OK;
 }
 
-attention_status npy_read(const char *path, npy_header *header, float **data)
+// Opens a file whose header is sound and whose size is what the header says.
+static attention_status open_npy(const char *path, FILE **file, npy_header *header)
 {
-    FILE *file = NULL;
     int64_t size = 0;
-    npy_header read = {0};
-    *data = NULL;
-    attention_status status = open_regular(path, &file, &size);
+    attention_status status = open_regular(path, file, &size);
     if (status != ATTENTION_OK) return status;
-    status = read_header(path, file, &read);
+    status = read_header(path, *file, header);
     if (status == ATTENTION_OK) {
         // Before memory is asked for: a header can claim anything, the file's size cannot.
-        const int64_t need = (int64_t)read.data_offset + read.count * element_size(&read);
+        const int64_t need = (int64_t)header->data_offset + header->count * element_size(header);
         if (size != need)
             status =
                 refuse(path, "%s: its shape needs %" PRId64 " bytes, but the file has %" PRId64,
                        size < need ? "truncated" : "too long", need, size);
     }
+    if (status != ATTENTION_OK) fclose(*file);
+    return status;
+}
+
+attention_status npy_read_header(const char *path, npy_header *header)
+{
+    FILE *file = NULL;
+    npy_header read = {0};
+    const attention_status status = open_npy(path, &file, &read);
+    if (status != ATTENTION_OK) return status;
+    fclose(file);
+    *header = read;
+    return ATTENTION_OK;
+}
+
+attention_status npy_read(const char *path, npy_header *header, float **data)
+{
+    FILE *file = NULL;
+    npy_header read = {0};
+    *data = NULL;
+    attention_status status = open_npy(path, &file, &read);
+    if (status != ATTENTION_OK) return status;
     const int64_t *const d = read.shape;
-    if (status == ATTENTION_OK) status = tensor_new(path, d[0], d[1], d[2], d[3], data);
+    status = tensor_new(path, d[0], d[1], d[2], d[3], data);
     if (status == ATTENTION_OK) status = read_elements(path, file, &read, *data);
     fclose(file);
     if (status == ATTENTION_OK) {

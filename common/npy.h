@@ -28,6 +28,9 @@ typedef struct {
 attention_status npy_parse_header(const char *name, const unsigned char *bytes, size_t size,
                                   npy_header *header);
 
+// Reads a file's header. ATTENTION_BAD_FILE as npy_read.
+attention_status npy_read_header(const char *path, npy_header *header);
+
 // Reads a whole file. *data is [count], from tensor_new; float64 is rounded to float.
 // ATTENTION_BAD_FILE if it cannot be opened, is truncated or has bytes left over.
 attention_status npy_read(const char *path, npy_header *header, float **data);

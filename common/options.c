@@ -101,9 +101,12 @@ attention_status options_parse(const option *table, int count, int argc, char **
         if (found == ':')
             return status_fail(ATTENTION_BAD_ARGUMENT, "%s needs a value; see --help",
                                argv[before]);
+        if (found == '?' && optopt > 0 && optopt <= count && argv[before][1] == '-')
+            return status_fail(ATTENTION_BAD_ARGUMENT, "--%s takes no value; see --help",
+                               table[optopt - 1].name);
         if (found == '?')
             return status_fail(ATTENTION_BAD_ARGUMENT,
-                               "'%s' is not an option, or not a whole one; see --help",
+                               "'%s' is not an option, or begins several; see --help",
                                argv[before]);
         const attention_status status = set_value(&table[found - 1], optarg);
         if (status != ATTENTION_OK) return status;

@@ -87,11 +87,13 @@ static void judge_row(tally *t, const oracle_row *exact, const float *o, const f
         bool passed;
         if (!isfinite(rounded)) { // NaN, or beyond what the type can hold
             passed = alike(value, rounded);
+            if (!passed) t->max_abs = t->max_ratio = INFINITY;
         } else {
-            const double error = fabs(value - exact->o[x]);
-            passed = error <= exact->bound[x]; // false for NaN
-            t->max_abs = fmax(t->max_abs, isnan(error) ? INFINITY : error);
-            t->max_ratio = fmax(t->max_ratio, isnan(error) ? INFINITY : error / exact->bound[x]);
+            const double difference = fabs(value - exact->o[x]);
+            const double error = isnan(difference) ? INFINITY : difference;
+            passed = error <= exact->bound[x];
+            t->max_abs = fmax(t->max_abs, error);
+            t->max_ratio = fmax(t->max_ratio, error / exact->bound[x]);
             t->sum_abs += error;
             t->rounding_sum += fabs(rounded - exact->o[x]);
             t->finite++;

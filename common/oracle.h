@@ -23,7 +23,7 @@ typedef struct {
     int64_t rows_checked, rows; // rows looked at, of how many; all of them up to N = 2048
     int64_t failed;             // elements (of o and lse) outside the bound
     int64_t first_failed;       // flat index into o of the first, or -1 (lse: its row's o[0])
-    double max_abs, mean_abs;   // error of o, over elements where the exact value is finite
+    double max_abs, mean_abs;   // error of o; the mean where the exact value is finite
     double max_ratio;           // largest error over its bound
     double rounding_mean_abs;   // mean error of merely rounding the exact o to the type
     double lse_max;             // largest error of lse over max(1, |lse|)

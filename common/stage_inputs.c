@@ -10,13 +10,8 @@
 
 static attention_status read_shape(const char *path, int *rank, int64_t shape[4])
 {
-    unsigned char bytes[4096];
-    FILE *file = fopen(path, "rbe");
-    if (!file) return status_fail(ATTENTION_BAD_FILE, "%s: cannot be opened", path);
-    const size_t size = fread(bytes, 1, sizeof bytes, file);
-    fclose(file);
     npy_header header;
-    const attention_status status = npy_parse_header(path, bytes, size, &header);
+    const attention_status status = npy_read_header(path, &header);
     if (status != ATTENTION_OK) return status;
     if (header.rank != 2 && header.rank != 4)
         return status_fail(ATTENTION_BAD_FILE,
@@ -41,7 +36,7 @@ attention_status stage_run_shape(stage_run *run, const bool extent_given[4])
 
     int64_t shape[3][4];
     for (int t = 0; t < 3; t++) {
-        int rank;
+        int rank = 0;
         const attention_status status = read_shape(paths[t], &rank, shape[t]);
         if (status != ATTENTION_OK) return status;
         if (t == 0) run->rank = rank;

@@ -35,11 +35,13 @@ typedef struct {
     online_step last;
 } walk;
 
-// A logit as it was typed: the shortest decimal that is this float.
+// A logit as it was typed: the shortest decimal that is this float, without an exponent up to 10^7.
 static const char *plain(float x, char *text)
 {
     if (isnan(x)) return "nan";
-    for (int precision = 1; precision <= 9; precision++) {
+    int digits = 1; // before the point
+    for (float y = fabsf(x); y >= 10 && digits < 7; y /= 10) digits++;
+    for (int precision = digits; precision <= 9; precision++) {
         snprintf(text, TEXT, "%.*g", precision, (double)x);
         float back;
         if (sscanf(text, "%f", &back) == 1 && back == x) break;

@@ -91,7 +91,8 @@ static void correctness(const stage *stage, int threads)
     }
     progress_done();
     table_print(t);
-    report_verdict(fine && fused.wrong == 0,
+    if (!fine) return; // said why
+    report_verdict(fused.wrong == 0,
                    "%d of %d: each element within its bound, max at most 2^-9 (fp16) and\n"
                    "      2^-6 (bf16), mean at most 1.6x rounding (worst %.2fx)",
                    fused.cases - fused.wrong, fused.cases, fused.worst_mean);
@@ -100,7 +101,8 @@ static void correctness(const stage *stage, int threads)
     t = table_new(7, columns);
     fine = judged_row(stage, t, (shape){DTYPE_FP16, 2, 513, 64, false, 4}, threads, &amplified);
     table_print(t);
-    report_verdict(fine && amplified.wrong == 0, "within the same bounds: scores of 70 and more");
+    if (!fine) return;
+    report_verdict(amplified.wrong == 0, "within the same bounds: scores of 70 and more");
     if (!stage->on_gpu) {
         puts("\n  the six long cases, N = 2048, 4096 and 8192, are for a GPU");
         return;
@@ -110,8 +112,9 @@ static void correctness(const stage *stage, int threads)
     for (int64_t n = 2048; n <= 8192 && fine; n *= 2)
         fine = judged_row(stage, t, (shape){DTYPE_FP16, 16, n, 64, false, 1}, threads, &tall);
     table_print(t);
-    report_verdict(fine && tall.wrong == 0, "%d of %d (worst mean %.2fx rounding)",
-                   tall.cases - tall.wrong, tall.cases, tall.worst_mean);
+    if (!fine) return;
+    report_verdict(tall.wrong == 0, "%d of %d (worst mean %.2fx rounding)", tall.cases - tall.wrong,
+                   tall.cases, tall.worst_mean);
 }
 
 // What one call holds beyond q, k, v, o and lse.
@@ -147,8 +150,9 @@ static void memory(const stage *stage, int threads)
         char text[32];
         if (extra_bytes(stage, (shape){DTYPE_FP16, heads, n, 64, false, 1}, threads, &extra) !=
             ATTENTION_OK) {
+            table_free(t);
             report_verdict(false, "%s", status_message());
-            break;
+            return;
         }
         table_cell(t, "%" PRId64, n);
         table_cell(t, "%s", format_bytes(2.0 * (double)(heads * n * n) * 4, text, sizeof text));

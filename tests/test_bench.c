@@ -182,6 +182,9 @@ Test(bench, is_bad_usage_one_line)
         {"--csv /tmp/x.csv --device tpu", "gpu, cpu"},
         {"--csv /no/such/folder/x.csv --device cpu --to 128", "/no/such"},
         {"--csv /tmp/x.csv --commit a,b", "comma"},
+        {"--csv /tmp/x.csv --device cpu --head-dim 96", "nothing to measure"},
+        {"--csv /tmp/x.csv --device cpu --only nosuch", "nothing to measure"},
+        {"--csv /tmp/x.csv --device cpu --from 256 --to 128", "nothing to measure"},
         {"--csv /tmp/no_such_rows.csv --fill-ratios", "cannot be opened"}};
     for (size_t i = 0; i < sizeof bad / sizeof *bad; i++) {
         process *p = process_run("build/bench %s", bad[i][0]);

@@ -73,7 +73,7 @@ Test(command_line, is_bad_input_one_line_and_exit_2)
         {"--threads 100000", "1 to 1024"},
         {"--seed -1", "--seed"},
         {"--seed 4294967296", "--seed"},
-        {"--causal=1", "--causal"},
+        {"--causal=1", "--causal takes no value"},
         {"--nonsense", "--nonsense"},
         {"--b 3", "--b"},
         {"-x", "-x"},
@@ -100,6 +100,24 @@ Test(command_line, is_bad_input_one_line_and_exit_2)
             expect_refusal(p, 2, bad[i][1], bad[i][0]);
             free(p);
         }
+}
+
+// A pipe would be waited for, and what a header claims is not what the file has.
+Test(command_line, are_a_pipe_and_a_truncated_file_refused)
+{
+    const char *folder = folder_new();
+    char name[256];
+    snprintf(name, sizeof name, "%s/pipe", folder);
+    cr_assert_eq(mkfifo(name, 0666), 0);
+    for (int s = 0; s < 2; s++) {
+        process *p = process_run("%s --q %s --k %s --v %s --check", STAGE2, name, name, name);
+        expect_refusal(p, 2, s ? "truncated" : "is a pipe", name);
+        free(p);
+        snprintf(name, sizeof name, "%s/short.npy", folder);
+        write_file(name, 2, (int64_t[]){9, 8}, 1);
+        cr_assert_eq(truncate(name, 200), 0);
+    }
+    folder_remove(folder);
 }
 
 // What a list of words cannot spell: white space inside a value; and reals that a float cannot
@@ -272,12 +290,13 @@ Test(command_line, does_an_existing_file_survive_a_disk_that_fills_up)
 }
 
 // No option makes a right program fail, so these are wrong ones, through the same stage_main.
-static enum { NOTHING, NAN_IN_O, SMALL_ERROR_IN_O, ERROR_IN_LSE } fault;
+static enum { NOTHING, NAN_IN_O, SMALL_ERROR_IN_O, ERROR_IN_LSE, REFUSES } fault;
 
 static attention_status faulty_forward(const float *q, const float *k, const float *v, float *o,
                                        float *lse, const attention_args *args)
 {
     const attention_status status = attention_forward_stage2(q, k, v, o, lse, args);
+    if (fault == REFUSES) return status_fail(ATTENTION_KERNEL_FAILED, "on purpose");
     if (fault == NAN_IN_O) o[5] = NAN; // [32] a comparison with NaN is false, either way
     if (fault == SMALL_ERROR_IN_O) o[5] += 1e-4f;
     if (fault == ERROR_IN_LSE) lse[7] += 1e-4f;
@@ -292,17 +311,19 @@ static void failing_receipts(const stage *stage, int threads)
 }
 
 // The exit code of a stage with that fault; its table goes to *text, which is to be freed.
-static int run_faulty(int which, bool as_previous, int argc, char **text)
+static int run_faulty_mode(int which, bool as_previous, int argc, char *mode, char **text)
 {
     const stage faulty = {.name = "faulty",
                           .title = "for a test",
                           .forward = as_previous ? attention_forward_stage2 : faulty_forward,
                           .previous_name = as_previous ? "previous" : NULL,
                           .previous = as_previous ? faulty_forward : NULL,
+                          .baseline_name = "previous",
+                          .baseline = as_previous ? faulty_forward : NULL,
                           .block_q = 8,
                           .block_k = 8,
                           .receipts = failing_receipts};
-    char *arguments[] = {"faulty", "--seq", "20", "--check", NULL};
+    char *arguments[] = {"faulty", "--seq", "20", mode, NULL};
     arguments[argc] = NULL;
     fault = which;
     const int code = stage_main(&faulty, argc, arguments);
@@ -311,6 +332,11 @@ static int run_faulty(int which, bool as_previous, int argc, char **text)
     *text = calloc(1, PROCESS_TEXT);
     while (fgets(line, sizeof line, out)) strncat(*text, line, PROCESS_TEXT - 1 - strlen(*text));
     return code;
+}
+
+static int run_faulty(int which, bool as_previous, int argc, char **text)
+{
+    return run_faulty_mode(which, as_previous, argc, "--check", text);
 }
 
 static void redirect(void)
@@ -358,6 +384,17 @@ Test(exit_code, is_an_error_in_the_stage_before_1, .init = redirect)
 Test(exit_code, is_a_failed_receipt_1, .init = redirect)
 {
     expect_failure(NOTHING, false, 1);
+}
+
+// Its table would be of times that nothing took.
+Test(exit_code, is_a_bench_of_what_fails_1_and_no_table, .init = redirect)
+{
+    for (int as_previous = 0; as_previous < 2; as_previous++) {
+        char *text;
+        cr_expect_eq(run_faulty_mode(REFUSES, as_previous, 4, "--bench", &text), 1);
+        cr_expect_not(strstr(text, "median"), "%s", text);
+        free(text);
+    }
 }
 
 Test(command_line, does_help_list_every_option_within_80_columns)

@@ -473,7 +473,7 @@ Test(options, does_a_table_take_what_fits_and_name_what_does_not)
         {{"--name", ""}, "--name has an empty value"},
         {{"--shade", "grey"}, "--shade 'grey' is not one of light, dark"},
         {{"--s", "1"}, "'--s' is not an option"}, // size or shade?
-        {{"--loud=1"}, "'--loud=1' is not an option"},
+        {{"--loud=1"}, "--loud takes no value"},
         {{"--load"}, "'--load' is not an option"},
         {{"extra"}, "'extra' is not an option"},
     };

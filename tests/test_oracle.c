@@ -160,6 +160,7 @@ Test(oracle, must_infinities_and_nan_be_alike)
     p.lse[2] = -INFINITY;
     cr_assert_eq(oracle_check(&r, p.q, p.k, p.v, p.o, p.lse, &p.args), ATTENTION_OK);
     cr_expect_eq(r.failed, 3);
+    cr_expect_eq(r.max_abs, INFINITY, "a table would say that nothing is wrong");
     problem_free(&p);
 }
 

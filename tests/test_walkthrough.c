@@ -437,6 +437,15 @@ Test(walkthrough, does_the_largest_logit_print_with_all_its_digits)
     free(p);
 }
 
+Test(walkthrough, do_round_logits_print_as_they_were_typed)
+{
+    const char *const words[] = {RUN, "--logits", "10,20,300", "--block", "1", NULL};
+    process *p = process_run_list(words, (process_options){0});
+    cr_expect(strstr(p->out, "m: 10 -> 20, correction = exp(10 - 20)"), "%s", p->out);
+    cr_expect(strstr(p->out, "m: 20 -> 300,"), "%s", p->out);
+    free(p);
+}
+
 // A row a term: enough to draw the stack block by block, which is what this does.
 Test(walkthrough, can_the_stack_be_drawn_from_the_trace_csv)
 {
