@@ -57,7 +57,7 @@ inline void wait_for_copies(site where = site())
 }
 #endif
 
-// [rows, cols] of 16-bit elements; cols is a multiple of 64.
+// [rows, cols] of 16-bit elements; cols is a multiple of 64, and `start` one of a row's bytes.
 template <class T, int rows, int cols> struct swizzled_tile {
     static constexpr uint32_t bytes = rows * cols * sizeof(T);
     uint32_t start;

@@ -78,9 +78,9 @@ typedef struct {
 //
 // A row that sees no finite score (all -inf) gives o = 0 and lse = -inf.
 // Returns ATTENTION_OK; ATTENTION_BAD_ARGUMENT for shapes, types, tiles or a scale the stage
-// does not take; ATTENTION_NO_MEMORY when scratch does not fit, naming the bytes. On failure
-// o and lse are untouched and status_message() says what was wrong.
-// Source: Dao et al. 2022; Exact, section 4; Forward, part 2.
+// does not take; ATTENTION_NO_MEMORY when scratch does not fit, naming the bytes. Then o and lse
+// are untouched; after another error, of a device say, they may be written in part.
+// status_message() says what was wrong. Source: Dao et al. 2022; Exact, section 4; Forward, part 2.
 attention_status attention_forward(const float *q, const float *k, const float *v, float *o,
                                    float *lse, const attention_args *args);
 

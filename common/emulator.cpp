@@ -49,6 +49,18 @@ uint64_t next_random(uint64_t &state)
     return z ^ (z >> 31);
 }
 
+// Instead of thread i of those that can go on, if it is of the late warp, the next that is not, or
+// a copy in flight; i itself if there is none.
+static size_t not_late(const block_state &block, size_t i)
+{
+    const size_t threads = block.runnable.size();
+    for (size_t step = 0; step < threads; step++) {
+        const size_t at = (i + step) % threads;
+        if (block.runnable[at]->warp->index != block.late_warp) return at;
+    }
+    return block.boxes.empty() ? i : threads;
+}
+
 // Takes a random thread off the list of those that can go on; NULL if there is none. A copy in
 // flight has as good a chance to be next as a thread, and may let threads go on.
 static thread_state *pick_next(block_state &block)
@@ -56,7 +68,8 @@ static thread_state *pick_next(block_state &block)
     for (;;) {
         const size_t threads = block.runnable.size(), count = threads + block.boxes.size();
         if (!count) return nullptr;
-        const size_t i = static_cast<size_t>(((next_random(block.random) >> 32) * count) >> 32);
+        size_t i = static_cast<size_t>(((next_random(block.random) >> 32) * count) >> 32);
+        if (block.late_warp >= 0 && i < threads) i = not_late(block, i);
         if (i >= threads) {
             deliver_box(block, i - threads);
             continue;
@@ -216,6 +229,7 @@ void run_blocks(launch_request &request)
     block.call = request.call;
     block.kernel = request.kernel;
     block.early = request.early;
+    block.late_warp = request.late_warp;
     block.arguments = request.arguments;
     block_state *outer = current_block;
     current_block = &block;

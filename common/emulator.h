@@ -126,6 +126,7 @@ void set_registers(int count, bool increase, site where); // a thread, of a warp
 
 struct settings {
     uint64_t seed = 1;           // of the order in which threads run
+    int late_warp = -1;          // goes on only when nothing else can; -1: none
     int threads = 0;             // cores to use; 0: all
     int compute_capability = 90; // of the card; what kernels are built for is EMULATED_ARCH
     int shared_bytes = 0;        // what a block may opt into; 0: what that capability allows

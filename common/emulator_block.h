@@ -177,7 +177,8 @@ struct block_state {
     void (*call)(const void *kernel, void **arguments);
     const void *kernel;
     void **arguments;
-    bool early; // launched so: see launch_request
+    bool early;    // launched so: see launch_request
+    int late_warp; // see settings
     bool failed;
     char message[512];
     launch_report report;

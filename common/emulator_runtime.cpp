@@ -101,6 +101,7 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_byte
     request.kernel = kernel;
     request.arguments = arguments;
     request.seed = current_settings().seed;
+    request.late_warp = current_settings().late_warp;
     request.early = early;
     request.blocks = int64_t{grid.x} * grid.y * grid.z;
 

@@ -17,6 +17,7 @@ struct launch_request {
     const void *kernel;
     void **arguments;
     uint64_t seed;
+    int late_warp;
     bool early; // the launches before it need not have ended
 
     int64_t take_block(); // the next one; -1 if there is none, or if one has failed

@@ -22,7 +22,7 @@ inline attention_status gpu_check_args(const attention_args *args, int block_q, 
     return attention_check_cuda(args, block_q, block_k);
 }
 
-// The same with device pointers.
+// The same for device pointers: none is NULL, and each is a multiple of 16.
 inline attention_status gpu_check(const void *q, const void *k, const void *v, const void *o,
                                   const attention_args *args, int block_q, int block_k)
 {
@@ -95,13 +95,10 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     const dim3 grid(static_cast<unsigned>(most && blocks > most ? most : blocks));
     const dim3 block(static_cast<unsigned>(threads));
     if (status != ATTENTION_OK) return status;
-    status = gpu_status(
+    return gpu_status(
         most ? launch_early(kernel, grid, block, arguments, shared_bytes, call.stream)
              : cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, call.stream),
         "the launch");
-    if (status == ATTENTION_OK) return GPU_CHECK(cudaGetLastError());
-    (void)cudaGetLastError(); // left there it would be the next launch's
-    return status;
 }
 
 // What a stage compiled: its tile, and a launch for every type and head dimension.

@@ -1,4 +1,5 @@
-// gpu_hopper.h: tensor maps, by which the copy engine of compute capability 9.0 finds its way.
+// gpu_hopper.h: tensor maps, by which the copy engine of compute capability 9.0 finds its way, and
+// launches of kernels that take them.
 #ifndef GPU_HOPPER_H
 #define GPU_HOPPER_H
 

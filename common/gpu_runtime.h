@@ -15,6 +15,7 @@ namespace
 // A sentence for what the runtime answered, and a status to act on. `call` says what was asked.
 inline attention_status gpu_status(cudaError_t error, const char *call)
 {
+    if (error != cudaSuccess) (void)cudaGetLastError(); // or the runtime would tell it once more
     switch (static_cast<int>(error)) {
     case cudaSuccess: return ATTENTION_OK;
     case cudaErrorMemoryAllocation:
@@ -32,7 +33,7 @@ inline attention_status gpu_status(cudaError_t error, const char *call)
     }
 }
 
-// Every call of the runtime goes through this.
+// Calls of the runtime whose failure matters go through this.
 #define GPU_CHECK(call) gpu_status((call), #call)
 
 inline attention_status gpu_attribute(int *value, cudaDeviceAttr attribute)

@@ -56,6 +56,12 @@ __device__ inline void mbarrier_expect(uint32_t address, uint32_t bytes, site)
                  : "memory");
 }
 
+// Of so many threads, whole warps of the block that name the same of its barriers 0 to 15.
+__device__ inline void named_barrier(int id, int threads, site)
+{
+    asm volatile("barrier.sync.aligned %0, %1;" : : "r"(id), "r"(threads) : "memory");
+}
+
 // Returns when the phase of that parity is complete.
 __device__ inline void mbarrier_wait(uint32_t address, int parity, site)
 {
@@ -91,7 +97,8 @@ __device__ inline void let_next_launch_begin()
     asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
 }
 
-// A warpgroup gives registers back to its block, or takes them: `count` for each thread.
+// A warpgroup gives registers back to its block, or takes them (setmaxnreg): each of its threads
+// has `count` afterwards.
 template <int count> __device__ inline void give_registers(site = site())
 {
     asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" : : "n"(count));
@@ -202,6 +209,10 @@ inline uint32_t shared_address(uint32_t address)
 inline void fence_barrier_init(site where = site())
 {
     emulator::fence_barrier_init(where);
+}
+inline void named_barrier(int id, int threads, site where)
+{
+    emulator::named_barrier_sync(id, threads, where);
 }
 inline void wait_for_launches_before(site where = site())
 {

@@ -40,12 +40,12 @@ struct recorder {
         add(&counters->bytes, bytes);
     }
 
-    // The same where some threads copy and a warpgroup makes scores: its first thread counts.
+    // The same where one thread copies, and calls this, and warpgroups make scores.
     __device__ void bytes(int64_t bytes) const
     {
         add(&counters->bytes, bytes);
     }
-    __device__ void scores(int64_t flops) const
+    __device__ void scores(int64_t flops) const // a warpgroup calls, its first thread counts
     {
         if (threadIdx.x % 128 != 0) return;
         add(&counters->tiles, 1);

@@ -1,5 +1,6 @@
 // tile.h: 16-bit numbers and tiles of them in shared memory, for nvcc and for the emulator.
-// All that a kernel does with shared memory goes through here, so that the emulator can check it.
+// Ordinary loads and stores of shared memory go through here, the others through fragment.h,
+// async.h and hopper.h, so that the emulator can check them.
 #ifndef TILE_H
 #define TILE_H
 
@@ -53,7 +54,8 @@ using site = emulator::site;
 #endif
 
 #ifdef __CUDACC__
-extern __shared__ uint4 shared_memory[];
+// Boxes, their swizzle and the descriptors of wgmma count from multiples of 1024 bytes.
+extern __shared__ __align__(1024) uint4 shared_memory[];
 
 __device__ inline void barrier(site = site())
 {

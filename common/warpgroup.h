@@ -34,6 +34,12 @@ __device__ inline int warpgroup_index()
     return uniform(static_cast<int>(threadIdx.x) / 128);
 }
 
+// Of the four warps of a warpgroup; barrier 0 is the block's.
+__device__ inline void warpgroup_barrier(site where = site())
+{
+    named_barrier(1 + warpgroup_index(), 128, where);
+}
+
 // ---- tiles that a copy engine fills ----
 
 // [rows, cols] of 16-bit elements in chunks of 64 columns, each [rows, 64], one after the other:
@@ -136,10 +142,13 @@ template <class T, int rows, int cols, int places> struct ring {
     {
         if (threadIdx.x % 128 == 0) mbarrier_arrive(empty(at), where);
     }
-    // A warpgroup does not need it.
+    // A warpgroup does not need it. All of it has looked before it is released: else the next phase
+    // could end before a late warp had, which would wait for ever. Elsewhere a product between wait
+    // and release keeps the four warps together.
     __device__ void pass(turn<places> at, site where = site()) const
     {
         (void)wait(at, where);
+        warpgroup_barrier(where);
         release(at, where);
     }
 };
@@ -152,7 +161,7 @@ __device__ inline void open_rings(A a, B b, B c, int readers, site where = site(
         a.init(readers, where);
         b.init(readers, where);
         c.init(readers, where);
-        ::fence_barrier_init(where);
+        ::fence_barrier_init(where); // ::, or the emulator's own is found as well
     }
     ::barrier(where);
 }

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__(warps * 32)
         record.tile(2 * (2 * block_q * block_k * d), 2 * cols * d * static_cast<int>(sizeof(T)));
     }
 
-    wait_for_copies(); // of a tile that nobody needs
+    wait_for_copies(); // of the tile past the last, which nobody reads
 
     // 4. normalise once
     l = across_lanes(l);

@@ -107,7 +107,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
                 [&](int t, int h) { return m_new.r[t][h] == -INFINITY ? 0.0f : m_new.r[t][h]; });
             const auto correction =
                 each_row<rows>([&](int t, int h) { return exp2_fast(m.r[t][h] - base.r[t][h]); });
-            v_ring.wait(at); // the next call's v; a loop here holds the wait below in its place
+            v_ring.wait(at); // for the next call; a loop here holds the wait below in its place
             if (!is_first) {
                 wait_for_product<0>(acc, p_left);
                 v_ring.release(before);
@@ -175,8 +175,8 @@ attention_status launch_with(const gpu_call &call, int processors)
 }
 
 // As many consumers as it takes to be done in the fewest rounds, and no more: fewer get on faster.
-// Under causality a tile of queries is half as long, on the average. What a row gets does not
-// depend on it.
+// Under causality a tile of queries is half as long, on the average. A row's bits do not depend on
+// it.
 template <class T, int d> attention_status launch(const gpu_call &call)
 {
     int processors = 0;

@@ -372,17 +372,18 @@ Test(emulator, is_a_launch_the_hardware_would_refuse_refused)
 namespace
 {
 
-// 200 queries of two heads, drawn; what the kernel wrote.
+// n queries of two heads, drawn; what the kernel wrote.
 std::vector<float> attend(attention_function *forward, int64_t d, attention_dtype dtype,
-                          int64_t block_k = 64)
+                          int64_t block_k = 64, int64_t block_q = 128, int64_t n = 200)
 {
-    attention_args args = attention_args_default(1, 2, 200, d);
+    attention_args args = attention_args_default(1, 2, n, d);
     args.dtype = dtype;
     args.causal = true;
-    args.block_q = 128;
+    args.block_q = block_q;
     args.block_k = attention_block_k(block_k, d);
     args.threads = emulator::current_settings().threads;
-    std::vector<float> q(static_cast<size_t>(2 * 200 * d)), k(q), v(q), o(q), lse(2 * 200);
+    std::vector<float> q(static_cast<size_t>(2 * n * d)), k(q), v(q), o(q),
+        lse(static_cast<size_t>(2 * n));
     random_stream stream;
     random_seed(&stream, 7);
     for (std::vector<float> *x : {&q, &k, &v}) {
@@ -430,6 +431,27 @@ Test(emulated_attention, are_there_no_bank_conflicts)
             cr_expect_gt(emulator::last_launch().shared_accesses, 1000);
             cr_expect_eq(emulator::last_launch().bank_conflicts, 0);
         }
+}
+
+// A card may keep any warp waiting. Of two consumers the first passes on a tile of every ring.
+Test(emulated_attention, may_any_warp_be_late)
+{
+    for (int warp = 0; warp < 12; warp++) {
+        emulator::current_settings().late_warp = warp;
+        cr_expect_not(
+            attend(attention_forward_stage7_emulated, 64, DTYPE_FP16, STAGE7_BLOCK_K, 64, 512)
+                .empty(),
+            "warp %d: %s", warp, status_message());
+    }
+}
+
+// What failed before a launch is not the launch's failure.
+Test(emulated_attention, is_an_older_error_left_where_it_belongs)
+{
+    void *none = nullptr;
+    cr_assert_eq(cudaMalloc(&none, SIZE_MAX / 4), cudaErrorMemoryAllocation);
+    cr_expect_not(attend(attention_forward_stage3_emulated, 64, DTYPE_FP16).empty(), "%s",
+                  status_message());
 }
 
 // Turing has m16n8k8 alone, and no bf16.
