@@ -59,7 +59,6 @@ static inline void process_child(char *const *arguments, const process_options *
     if (o->file_limit) {
         const struct rlimit limit = {o->file_limit, o->file_limit};
         setrlimit(RLIMIT_FSIZE, &limit);
-        (void)signal(SIGXFSZ, SIG_IGN); // so that write returns an error
     }
     if (o->output_to && (out = open(o->output_to, O_WRONLY)) < 0) _exit(126);
     dup2(in, 0);
