@@ -26,7 +26,7 @@ const gpu_method gpu_methods[] = {
     {"stage5", "5", "fp16", 128, STAGE5_BLOCK_K, 0, attention_forward_device_stage5, nullptr,
      nullptr},
     {"stage6", "6", "fp16", 64, 128, 0, attention_forward_device_stage6, nullptr, "9.0"},
-    {"stage7", "7", "fp16", 64, STAGE7_BLOCK_K, 0, attention_forward_device_stage7, nullptr, "9.0"},
+    {"stage7", "7", "fp16", 64, 128, 0, attention_forward_device_stage7, nullptr, "9.0"},
 };
 const int gpu_method_count = sizeof gpu_methods / sizeof *gpu_methods;
 

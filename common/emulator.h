@@ -89,6 +89,7 @@ void wait_for_copies(site where);
 void mbarrier_init(uint32_t address, int arrivals, site where);
 void fence_barrier_init(site where); // other threads, and copies, may use them after a barrier
 void mbarrier_arrive(uint32_t address, site where);
+void mbarrier_arrive_drop(uint32_t address, site where); // and is expected in no later phase
 void mbarrier_expect(uint32_t address, uint32_t bytes, site where); // that many more; and arrives
 void mbarrier_wait(uint32_t address, int parity, site where);       // for a phase of that parity
 

@@ -124,6 +124,15 @@ void mbarrier_arrive(uint32_t address, site where)
     arrive(find_mbarrier(address, false, where), 0, where);
 }
 
+void mbarrier_arrive_drop(uint32_t address, site where)
+{
+    mbarrier &m = find_mbarrier(address, false, where);
+    if (m.arrivals == 1)
+        fail(where, "drops the last arrival that the mbarrier at %u takes", address);
+    m.arrivals--;
+    arrive(m, 0, where);
+}
+
 void mbarrier_expect(uint32_t address, uint32_t bytes, site where)
 {
     arrive(find_mbarrier(address, false, where), bytes, where);

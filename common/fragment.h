@@ -242,6 +242,23 @@ __device__ inline void each_element(accumulator<rows, cols> &x, F f)
     }
 }
 
+// x becomes scale x in columns below end(t, h), and -inf in the others. Less its lane's share a
+// column is a constant, so that end is all that there is to compute.
+template <int rows, int cols, class F>
+__device__ inline void scale_and_mask(accumulator<rows, cols> &x, float scale, F end)
+{
+    UNROLL for (int t = 0; t < rows / 16; t++)
+    {
+        int ends[2];
+        UNROLL for (int h = 0; h < 2; h++) ends[h] = end(t, h) - lane_index() % 4 * 2;
+        UNROLL for (int i = 0; i < cols / 2; i++)
+        {
+            float &y = x.c[t][i / 4][i % 4];
+            y = i / 4 * 8 + i % 2 < ends[i % 4 / 2] ? __fmul_rn(y, scale) : -INFINITY;
+        }
+    }
+}
+
 template <class T, int rows, int d, class Tile>
 __device__ inline void load_left(left_operand<T, rows, d> &q, Tile tile, int first_row,
                                  site where = site())

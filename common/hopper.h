@@ -47,6 +47,15 @@ __device__ inline void mbarrier_arrive(uint32_t address, site)
                  : "memory");
 }
 
+// Arrives, and is expected no more: later phases take one arrival less.
+__device__ inline void mbarrier_arrive_drop(uint32_t address, site)
+{
+    asm volatile("mbarrier.arrive_drop.shared::cta.b64 _, [%0];"
+                 :
+                 : "r"(shared_address(address))
+                 : "memory");
+}
+
 // Arrives, and has the phase wait for so many bytes more.
 __device__ inline void mbarrier_expect(uint32_t address, uint32_t bytes, site)
 {
@@ -195,6 +204,7 @@ WGMMA_OF(bf16, "bf16")
 #else
 using emulator::copy_box;
 using emulator::mbarrier_arrive;
+using emulator::mbarrier_arrive_drop;
 using emulator::mbarrier_expect;
 using emulator::mbarrier_init;
 using emulator::mbarrier_wait;

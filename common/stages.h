@@ -58,7 +58,6 @@ typedef struct {
 
 // The kernels of the CUDA stages, with their tiles.
 #define STAGE5_BLOCK_K BLOCK_K_BY_HEAD_DIM(64, 48)
-#define STAGE7_BLOCK_K BLOCK_K_BY_HEAD_DIM(64, 128)
 #define KERNEL(name, block_q, block_k, kernel, only_on)                                            \
     {                                                                                              \
         name, block_q, block_k, KERNEL_BUILD(kernel##_emulated), KERNEL_BUILD_GPU(kernel), only_on \
@@ -68,7 +67,7 @@ typedef struct {
 #define STAGE4_TENSOR KERNEL("tensor", 128, 64, stage4, 0)
 #define STAGE5_TENSOR KERNEL("tensor", 128, STAGE5_BLOCK_K, stage5, 0)
 #define STAGE6_WGMMA  KERNEL("wgmma", 64, 128, stage6, 90)
-#define STAGE7_WGMMA  KERNEL("wgmma", 64, STAGE7_BLOCK_K, stage7, 90)
+#define STAGE7_WGMMA  KERNEL("wgmma", 64, 128, stage7, 90)
 
 // The bound of stage 4's key loop: see stage4_causal_skip/attention.cu.
 int64_t attention_keys_end_stage4_emulated(int64_t i, int64_t rows, int64_t n, bool causal);

@@ -151,6 +151,16 @@ template <class T, int rows, int cols, int places> struct ring {
         warpgroup_barrier(where);
         release(at, where);
     }
+    // A warpgroup needs none any more, from `at` on. One thread waits until what it has released is
+    // free, or it would arrive twice in one phase, and is counted no longer.
+    __device__ void leave(turn<places> at, site where = site()) const
+    {
+        if (threadIdx.x % 128 > 0) return;
+        for (int i = 0; i < places; i++, at.next()) {
+            mbarrier_wait(empty(at), at.parity ^ 1, where);
+            mbarrier_arrive_drop(empty(at), where);
+        }
+    }
 };
 
 // All threads call, before any of them uses a ring.
@@ -168,21 +178,44 @@ __device__ inline void open_rings(A a, B b, B c, int readers, site where = site(
 
 // ---- which tile a block has, when blocks stay until all is done ----
 
-// Round by round, of `tiles` tiles in each of `planes` planes. Side by side blocks have those of
-// one plane or, the last tiles first, those of as many planes as make four rounds: what more of
-// them read would leave the L2 before it is read again. Every other round goes the other way, so
-// that no block has the first of all rounds; the next planes begin the other way round.
+// Round by round, of the tiles of [planes, n] queries, each as many rows as all consumers take, 64
+// each.
+//
+// Longest first (causal): side by side blocks have the last tiles of as many planes as make four
+// rounds: what more of them read would leave the L2 before it is read again. Every other round goes
+// the other way, so that no block has the first of all rounds; the next planes begin the other way
+// round.
+//
+// Else all tiles take as long, side by side blocks have those of one plane, and what does not fill
+// a round is cut into tiles of fewer rows, as few as make one round: fewer consumers take less
+// time. They come last, so a consumer that has no rows of a tile will never have any.
 struct tile_of_round {
-    uint32_t tiles, planes, together, group = 0, round = 0;
+    uint32_t planes, tiles, together; // tiles of a plane; planes that come together
+    uint32_t most, large, fewer; // rows / 64 of the first `large` tiles of a plane, of the others
+    uint32_t group = 0, round = 0;
     bool last_first, exists;
-    int tile = 0, plane = 0;
-    __device__ tile_of_round(int tiles, int planes, bool last_first)
-        : tiles(static_cast<uint32_t>(tiles)), planes(static_cast<uint32_t>(planes)),
-          together(this->planes), last_first(last_first)
+    int row = 0, rows = 0, plane = 0; // the tile: its first row, how many
+    __device__ tile_of_round(int n, int planes, int consumers, bool last_first)
+        : planes(static_cast<uint32_t>(planes)), together(this->planes),
+          most(static_cast<uint32_t>(consumers)), fewer(most), last_first(last_first)
     {
-        while (last_first && together > 1 && this->tiles * together > 4 * gridDim.x)
+        const uint32_t units = static_cast<uint32_t>(n - 1) / 64 + 1;
+        large = tiles = (units - 1) / most + 1;
+        if (!last_first) cut_last_round(units);
+        while (last_first && together > 1 && tiles * together > 4 * gridDim.x)
             together = (together + 1) / 2;
         find();
+    }
+    __device__ void cut_last_round(uint32_t units)
+    {
+        const uint32_t full_rounds =
+            static_cast<uint32_t>(uint64_t{planes} * units / most / gridDim.x);
+        const uint32_t fit = full_rounds * gridDim.x / planes;
+        large = fit < units / most ? fit : units / most;
+        const uint32_t rest = units - large * most;
+        for (fewer = 1; fewer < most; fewer++)
+            if (planes * ((rest + fewer - 1) / fewer) <= gridDim.x) break;
+        tiles = large + (rest + fewer - 1) / fewer;
     }
     __device__ void next()
     {
@@ -195,12 +228,19 @@ struct tile_of_round {
             const uint32_t first = group * together;
             const uint32_t here = planes - first < together ? planes - first : together;
             const bool turned = (round + group) % 2;
-            const uint32_t at =
-                round * gridDim.x + (turned ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+            uint32_t at = round * gridDim.x + (turned ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
             if (at >= tiles * here) continue;
-            const uint32_t row = last_first ? here : tiles, quotient = at / row, rest = at % row;
-            tile = static_cast<int>(tiles - 1 - (last_first ? quotient : rest));
-            plane = static_cast<int>(first + (last_first ? rest : quotient));
+            uint32_t tile = tiles - 1 - at / here, in_group = at % here;
+            if (!last_first) {
+                const bool is_large = at < large * here;
+                const uint32_t alike = is_large ? large : tiles - large;
+                at -= is_large ? 0 : large * here;
+                tile = at % alike + (is_large ? 0 : large), in_group = at / alike;
+            }
+            const uint32_t of_large = tile < large ? tile : large;
+            row = static_cast<int>(64 * (of_large * most + (tile - of_large) * fewer));
+            rows = static_cast<int>(64 * (tile < large ? most : fewer));
+            plane = static_cast<int>(first + in_group);
             return;
         }
     }

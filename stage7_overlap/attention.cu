@@ -15,10 +15,10 @@
 namespace
 {
 
-constexpr int block_q = 64;
-// Tiles of d keys: the registers of so many consumers fit. Places of k and v: at d = 128 as many as
-// fit, at 64 more change nothing.
-template <int d> constexpr int most = 256 / d;
+constexpr int block_q = 64, block_k = 128;
+// The registers of so many consumers fit. Places of k and v: at d = 128 as many as fit, at 64 more
+// change nothing.
+template <int d> constexpr int most = d == 64 ? 3 : 2;
 template <int d> constexpr int stages = d == 64 ? 4 : 3;
 
 // p is 2^weight_bits times the weight, and so are its sum l and acc: the end divides it out. fp16
@@ -35,16 +35,13 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
 {
     const float scale_log2 = scale * 1.44269504f;           // exp2 takes the place of exp
     constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
-    constexpr int block_k = d;
-    const int n = static_cast<int>(seq); // half the registers of 64 bits
-    const int q_tiles = (n - 1) / queries + 1;
+    const int n = static_cast<int>(seq);                    // half the registers of 64 bits
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
     const ring<T, queries, d, 1> q_ring(0);
     const ring<T, block_k, d, stages<d>> k_ring(q_ring.end()), v_ring(k_ring.end());
     turn<1> q_at;
     turn<stages<d>> at;
-    // Under causality the longest first; else side by side those that share k and v in the L2.
-    tile_of_round work(q_tiles, planes, causal);
+    tile_of_round work(n, planes, consumers, causal);
     open_rings(q_ring, k_ring, v_ring, consumers);
     let_next_launch_begin();
 
@@ -54,7 +51,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         if (threadIdx.x > 0) return;
         wait_for_launches_before(); // consumers touch nothing before its first tile has come
         for (; work.exists; work.next(), q_at.next()) {
-            const int i_block = work.tile * queries, bh = work.plane;
+            const int i_block = work.row, bh = work.plane;
             q_ring.fill(q_at, q, i_block, bh);
             for (int j = 0; j < end(i_block + queries); j += block_k, at.next()) {
                 k_ring.fill(at, k, j, bh);
@@ -65,12 +62,16 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         }
         return;
     }
-    take_registers<consumers == 4 ? 112 : 240>();
+    take_registers<consumers == 3 ? 160 : 240>();
     const int first = (warpgroup - 1) * block_q; // the warpgroup's row of q_tile
     for (; work.exists; work.next(), q_at.next()) {
-        const int i_block = work.tile * queries, bh = work.plane;
+        const int i_block = work.row, bh = work.plane;
         const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
         const int seen = end(i_block + first + block_q);         // by the warpgroup
+        if (first >= work.rows) {                                // nor of any later tile
+            q_ring.leave(q_at), k_ring.leave(at), v_ring.leave(at);
+            return;
+        }
         const auto q_tile = q_ring.wait(q_at);
 
         accumulator<rows, block_k> s;
@@ -92,10 +93,8 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
             if (j + block_k >= seen) q_ring.release(q_at);  // the next q has no other place
             const float factor = plain ? scale_log2 : 1.0f; // what exp2 still has to multiply by
             if (!plain)
-                each_element(s, [&](float x, int t, int h, int c) {
-                    return c < end(i + fragment_row(t, h) + 1) - j ? __fmul_rn(x, scale_log2)
-                                                                   : -INFINITY;
-                });
+                scale_and_mask(s, scale_log2,
+                               [&](int t, int h) { return end(i + fragment_row(t, h) + 1) - j; });
 
             // 2. online softmax
             const auto s_max = row_max(s);
@@ -132,10 +131,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         // Full tiles that every row of the warpgroup sees need no mask.
         const int plain_end = scale_log2 > 0.0f ? end(i_block + first + 1) / block_k * block_k : 0;
         int j = block_k;
-        if (d == 128 && plain_end > 0) // at 64 the longer code costs more than the mask
-            tile(0, true, true);
-        else
-            tile(0, true, false);
+        tile(0, true, plain_end > 0);
         for (; j < plain_end; j += block_k) tile(j, false, true);
         for (; j < seen; j += block_k) tile(j, false, false);
 
@@ -169,9 +165,9 @@ attention_status launch_with(const gpu_call &call, int processors)
 {
     constexpr int queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
-        ring<T, queries, d, 1>::bytes + 2 * ring<T, d, d, stages<d>>::bytes;
-    return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, d, (1 + consumers) * 128,
-                             shared_bytes, call, processors);
+        ring<T, queries, d, 1>::bytes + 2 * ring<T, block_k, d, stages<d>>::bytes;
+    return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, block_k,
+                             (1 + consumers) * 128, shared_bytes, call, processors);
 }
 
 // As many consumers as it takes to be done in the fewest rounds, and no more: fewer get on faster.
@@ -193,8 +189,7 @@ template <class T, int d> attention_status launch(const gpu_call &call)
 }
 
 // What attention_forward and attention_forward_device launch (common/gpu.h).
-const gpu_kernels kernels = {block_q,          BLOCK_K_BY_HEAD_DIM(64, 128),
-                             launch<fp16, 64>, launch<fp16, 128>,
-                             launch<bf16, 64>, launch<bf16, 128>};
+const gpu_kernels kernels = {block_q,           block_k,          launch<fp16, 64>,
+                             launch<fp16, 128>, launch<bf16, 64>, launch<bf16, 128>};
 
 } // namespace

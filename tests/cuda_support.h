@@ -4,6 +4,7 @@
 //   PREVIOUS          the stage before               BLOCK_Q, BLOCK_K  its tile
 //   PREVIOUS_BLOCK_Q  and _K                         the tile of the stage before
 //   BLOCK_ROWS        the queries of a block, if it computes several tiles of them side by side
+//   ROWS_COMPUTED     what a plane's queries are filled up to a multiple of, if not BLOCK_ROWS
 //   ONLY_ON           if on a GPU, the one compute capability it runs on
 #ifndef CUDA_SUPPORT_H
 #define CUDA_SUPPORT_H

@@ -374,11 +374,12 @@ namespace
 
 // n queries of two heads, drawn; what the kernel wrote.
 std::vector<float> attend(attention_function *forward, int64_t d, attention_dtype dtype,
-                          int64_t block_k = 64, int64_t block_q = 128, int64_t n = 200)
+                          int64_t block_k = 64, int64_t block_q = 128, int64_t n = 200,
+                          bool causal = true)
 {
     attention_args args = attention_args_default(1, 2, n, d);
     args.dtype = dtype;
-    args.causal = true;
+    args.causal = causal;
     args.block_q = block_q;
     args.block_k = attention_block_k(block_k, d);
     args.threads = emulator::current_settings().threads;
@@ -433,16 +434,18 @@ Test(emulated_attention, are_there_no_bank_conflicts)
         }
 }
 
-// A card may keep any warp waiting. Of two consumers the first passes on a tile of every ring.
+// A card may keep any warp waiting. Of three consumers under causality the first passes on a tile
+// of every ring; else the third leaves before the last round.
 Test(emulated_attention, may_any_warp_be_late)
 {
-    for (int warp = 0; warp < 12; warp++) {
-        emulator::current_settings().late_warp = warp;
-        cr_expect_not(
-            attend(attention_forward_stage7_emulated, 64, DTYPE_FP16, STAGE7_BLOCK_K, 64, 512)
-                .empty(),
-            "warp %d: %s", warp, status_message());
-    }
+    for (bool causal : {true, false})
+        for (int warp = 0; warp < 16; warp += causal ? 1 : 4) {
+            emulator::current_settings().late_warp = warp;
+            cr_expect_not(
+                attend(attention_forward_stage7_emulated, 64, DTYPE_FP16, 128, 64, 576, causal)
+                    .empty(),
+                "warp %d: %s", warp, status_message());
+        }
 }
 
 // What failed before a launch is not the launch's failure.

@@ -104,12 +104,19 @@ enum box_fault {
 
 // Every block counts the tiles it gets, in visits [planes, tiles], and its own work: a tile under
 // causality as much as there are tiles up to it.
-void rounds_kernel(int tiles, int planes, bool last_first, int *visits, int *work)
+// Counts how often every 64 rows come, what each block has to do, and tiles longer than the one
+// before, if the last need not come first.
+void rounds_kernel(int units, int planes, int consumers, bool last_first, int *visits, int *work,
+                   int *longer)
 {
     if (threadIdx.x > 0) return;
-    for (tile_of_round at(tiles, planes, last_first); at.exists; at.next()) {
-        __atomic_fetch_add(&visits[at.plane * tiles + at.tile], 1, __ATOMIC_RELAXED);
-        work[blockIdx.x] += last_first ? at.tile + 1 : 1;
+    int before = consumers * 64;
+    for (tile_of_round at(units * 64, planes, consumers, last_first); at.exists; at.next()) {
+        for (int u = at.row / 64; u < (at.row + at.rows) / 64 && u < units; u++)
+            __atomic_fetch_add(&visits[at.plane * units + u], 1, __ATOMIC_RELAXED);
+        work[blockIdx.x] += last_first ? at.row / 64 + consumers : at.rows / 64;
+        if (!last_first && at.rows > before) __atomic_fetch_add(longer, 1, __ATOMIC_RELAXED);
+        before = at.rows;
     }
 }
 
@@ -402,7 +409,17 @@ void ldmatrix_ring_kernel(tensor_map map, int tiles, bool early)
 
 // ---- mbarriers and named barriers ---------------------------------------------------------------
 
-enum mbarrier_fault { TWICE, MISALIGNED, TOO_MANY, NOBODY_COMES, BAD_PARITY, UNSEEN };
+enum mbarrier_fault {
+    TWICE,
+    MISALIGNED,
+    TOO_MANY,
+    NOBODY_COMES,
+    BAD_PARITY,
+    UNSEEN,
+    DROPPED,
+    STILL_EXPECTED,
+    ALL_DROPPED
+};
 
 void mbarrier_kernel(mbarrier_fault fault)
 {
@@ -417,6 +434,15 @@ void mbarrier_kernel(mbarrier_fault fault)
     if (fault == NOBODY_COMES && threadIdx.x < 5) emulator::mbarrier_arrive(8, site());
     if (fault == NOBODY_COMES) emulator::mbarrier_wait(8, 0, site());
     if (fault == BAD_PARITY) emulator::mbarrier_wait(8, 2, site());
+    // Two arrivals in the first phase; in the second one, if the other was dropped.
+    if (fault == DROPPED && threadIdx.x == 0) emulator::mbarrier_arrive_drop(8, site());
+    if (fault == STILL_EXPECTED && threadIdx.x == 0) emulator::mbarrier_arrive(8, site());
+    if ((fault == DROPPED || fault == STILL_EXPECTED) && threadIdx.x == 32)
+        for (int parity = 0; parity < 2; parity++) {
+            emulator::mbarrier_arrive(8, site());
+            emulator::mbarrier_wait(8, parity, site());
+        }
+    if (fault == ALL_DROPPED && threadIdx.x < 2) emulator::mbarrier_arrive_drop(8, site());
 }
 
 enum named_fault {
@@ -591,6 +617,9 @@ Test(emulator_hopper, is_a_misused_mbarrier_caught)
     expect_caught([&] { return run(UNSEEN); },
                   {"no barrier between", "nobody has initialised", "no fence_barrier_init"});
     // five arrivals are two phases and a half: some waited for phase 2, whose parity is 0 again
+    cr_expect(fine(run(DROPPED)));
+    expect_caught([&] { return run(STILL_EXPECTED); }, "phase 1 of the mbarrier at 8 (1 arrivals");
+    expect_caught([&] { return run(ALL_DROPPED); }, "drops the last arrival");
     expect_caught([&] { return run(NOBODY_COMES); },
                   "phase 2 of the mbarrier at 8 (1 arrivals and 0 bytes missing)");
 }
@@ -762,20 +791,41 @@ Test(emulator_hopper, are_registers_a_warpgroup_cannot_have_refused)
 Test(emulator_hopper, do_rounds_bring_every_tile_once_and_share_the_work_evenly)
 {
     for (int blocks : {1, 3, 4})
-        for (int tiles : {1, 2, 5, 8, 33})
+        for (int units : {1, 2, 5, 8, 33})
             for (int planes : {1, 2, 7, 16, 40})
-                for (bool last_first : {false, true}) {
-                    std::vector<int> visits(static_cast<size_t>(tiles * planes)), work(4);
-                    cr_assert(fine(launch(rounds_kernel, blocks, 32, 0, tiles, planes, last_first,
-                                          visits.data(), work.data())));
-                    for (int x : visits) cr_assert_eq(x, 1, "%d tiles, %d planes", tiles, planes);
-                    int all = 0, most = 0;
-                    for (int x : work) all += x, most = x > most ? x : most;
-                    // No block has more than its share by more than the longest tile.
-                    cr_expect_leq(most, all / blocks + (last_first ? tiles : 1),
-                                  "%d blocks, %d tiles, %d planes: %d of %d", blocks, tiles, planes,
-                                  most, all);
-                }
+                for (int consumers : {1, 2, 3})
+                    for (bool last_first : {false, true}) {
+                        std::vector<int> visits(static_cast<size_t>(units * planes)), work(4);
+                        int longer = 0, all = 0, most = 0;
+                        cr_assert(
+                            fine(launch(rounds_kernel, blocks, 32, 0, units, planes, consumers,
+                                        last_first, visits.data(), work.data(), &longer)));
+                        for (int x : visits)
+                            cr_assert_eq(x, 1, "%d units, %d planes", units, planes);
+                        cr_expect_eq(longer, 0);
+                        for (int x : work) all += x, most = x > most ? x : most;
+                        // No block has more than its share by more than the longest tile.
+                        cr_expect_leq(most, all / blocks + consumers + (last_first ? units : 0),
+                                      "%d blocks, %d units, %d planes, %d consumers: %d of %d",
+                                      blocks, units, planes, consumers, most, all);
+                    }
+}
+
+// 16 planes of 8192 rows are 688 tiles of 192: 6 rounds of 132 blocks, the last almost empty. Cut,
+// it has 80 tiles of 64 rows; at 16384 rows 80 of 128.
+Test(emulator_hopper, is_the_last_round_cut_into_as_small_tiles_as_fit)
+{
+    const struct {
+        int units, planes, rounds, last; // units of the last round's tiles
+    } cases[] = {{128, 16, 6, 1}, {256, 16, 11, 2}, {64, 64, 11, 2}};
+    for (const auto &c : cases) {
+        std::vector<int> visits(static_cast<size_t>(c.units * c.planes)), work(132);
+        int longer = 0, most = 0;
+        cr_assert(fine(launch(rounds_kernel, 132, 32, 0, c.units, c.planes, 3, false, visits.data(),
+                              work.data(), &longer)));
+        for (int x : work) most = x > most ? x : most;
+        cr_expect_eq(most, 3 * (c.rounds - 1) + c.last, "%d rows: %d", 64 * c.units, most);
+    }
 }
 
 Test(emulator_hopper, is_a_copy_before_the_launches_before_have_ended_caught)

@@ -65,7 +65,7 @@
 #undef PREVIOUS_BLOCK_K
 #undef BLOCK_ROWS
 #undef BLOCK_K
-#define BLOCK_K          STAGE7_BLOCK_K
+#define BLOCK_K          128
 #define SUITE            gpu_stage7
 #define STAGE            attention_forward_stage7
 #define TRACED           attention_forward_stage7_traced
@@ -105,7 +105,7 @@ static const struct {
     {attention_forward_stage4, 128, 64, 0},
     {attention_forward_stage5, 128, STAGE5_BLOCK_K, 0},
     {attention_forward_stage6, 64, 128, 90},
-    {attention_forward_stage7, 64, STAGE7_BLOCK_K, 90},
+    {attention_forward_stage7, 64, 128, 90},
 };
 enum { ON_GPU_COUNT = sizeof on_gpu / sizeof *on_gpu };
 
