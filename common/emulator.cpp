@@ -29,7 +29,7 @@ const dim3 &thread_index()
 }
 const dim3 &block_index()
 {
-    return current_block->block_index;
+    return current_block->block_index[current_thread->rank];
 }
 const dim3 &block_extent()
 {
@@ -101,7 +101,8 @@ static void thread_entry()
     check_products_waited_for();
     check_boxes_waited_for();
     current_thread->waits_for = "";
-    block.finished++;
+    block.finished[current_thread->rank]++;
+    pass_cluster_barrier();
     give_way(true);
     abort(); // nobody resumes a finished thread
 }
@@ -113,7 +114,8 @@ void fail(site where, const char *format, ...)
     va_list list;
     va_start(list, format);
     int used = snprintf(block.message, sizeof block.message, "%s:%d: thread %d of block %lld ",
-                        where.file, where.line, self->id, static_cast<long long>(block.index));
+                        where.file, where.line, self->id % block.block_threads,
+                        static_cast<long long>(block.index + self->rank));
     vsnprintf(block.message + used, sizeof block.message - static_cast<size_t>(used), format, list);
     va_end(list);
     block.failed = true;
@@ -161,7 +163,8 @@ static void reset_async(block_state &block)
     std::fill(block.uses.begin(), block.uses.end(), unused);
     block.mbarriers.clear();
     block.boxes.clear();
-    for (named_barrier &b : block.named) b = {};
+    for (auto &of_block : block.named)
+        for (named_barrier &b : of_block) b = {};
     for (warpgroup_state &group : block.groups) group = {};
 }
 
@@ -169,11 +172,15 @@ static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t 
                         const launch_request &request)
 {
     block.index = index;
-    block.block_index.x = static_cast<unsigned>(index % request.grid.x);
-    block.block_index.y = static_cast<unsigned>(index / request.grid.x % request.grid.y);
-    block.block_index.z = static_cast<unsigned>(index / request.grid.x / request.grid.y);
-    block.at_barrier = block.finished = 0;
-    block.epoch = block.last_epoch = 1;
+    for (int r = 0; r < block.cluster; r++) {
+        block.block_index[r].x = static_cast<unsigned>((index + r) % request.grid.x);
+        block.block_index[r].y = static_cast<unsigned>(index / request.grid.x % request.grid.y);
+        block.block_index[r].z = static_cast<unsigned>(index / request.grid.x / request.grid.y);
+        block.at_barrier[r] = block.finished[r] = 0;
+        block.epoch[r] = 1;
+    }
+    block.at_cluster_barrier = 0;
+    block.last_epoch = 1;
     block.random = request.seed;
     block.random += next_random(block.random) * static_cast<uint64_t>(index + 1);
     std::fill(block.memory.begin(), block.memory.end(), 0xff); // NaN in every type
@@ -182,11 +189,12 @@ static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t 
     block.runnable.clear();
     for (size_t i = 0; i < block.threads.size(); i++) {
         thread_state &t = block.threads[i];
-        const unsigned id = static_cast<unsigned>(i);
+        const unsigned id = static_cast<unsigned>(i) % static_cast<unsigned>(block.block_threads);
         t.index = dim3(id % request.block.x, id / request.block.x % request.block.y,
                        id / request.block.x / request.block.y);
         t.id = static_cast<int>(i);
         t.lane = t.id % warp_size;
+        t.rank = t.id / block.block_threads;
         t.warp = &block.warps[i / warp_size];
         t.waits_for = nullptr;
         t.where = site("", 0);
@@ -212,7 +220,10 @@ static void reset_block(block_state &block, const fiber_stacks &stacks, int64_t 
 // Takes blocks off the launch until none is left or one has failed.
 void run_blocks(launch_request &request)
 {
-    const int threads = static_cast<int>(request.block.x * request.block.y * request.block.z);
+    const int block_threads = static_cast<int>(request.block.x * request.block.y * request.block.z);
+    const int threads = block_threads * request.cluster;
+    const size_t memory_bytes =
+        (static_cast<size_t>(request.cluster - 1) << cluster_shift) + request.shared_bytes;
     const fiber_stacks stacks(threads);
     if (!stacks.ok()) return request.out_of_memory();
     auto owner = std::make_unique<block_state>();
@@ -221,9 +232,12 @@ void run_blocks(launch_request &request)
     block.grid_extent = request.grid;
     block.threads.resize(static_cast<size_t>(threads));
     block.warps.resize(static_cast<size_t>(threads / warp_size));
-    block.memory.resize(request.shared_bytes);
-    block.shadows.resize((request.shared_bytes + 1) / 2);
-    block.uses.resize((request.shared_bytes + async_use_bytes - 1) / async_use_bytes);
+    block.cluster = request.cluster;
+    block.block_threads = block_threads;
+    block.shared_bytes = static_cast<uint32_t>(request.shared_bytes);
+    block.memory.resize(memory_bytes);
+    block.shadows.resize((memory_bytes + 1) / 2);
+    block.uses.resize((memory_bytes + async_use_bytes - 1) / async_use_bytes);
     block.groups.resize(block.warps.size() / group_warps);
     block.mbarriers.reserve(max_mbarriers);
     block.call = request.call;
@@ -236,11 +250,13 @@ void run_blocks(launch_request &request)
 
     for (int64_t index; !block.failed && (index = request.take_block()) >= 0;) {
         reset_block(block, stacks, index, request);
-        block.report.blocks++;
+        block.report.blocks += block.cluster;
         block.previous = nullptr;
         current_thread = pick_next(block);
         fiber_switch(&block.scheduler, &current_thread->context);
-        if (!block.failed && block.finished < threads) report_stuck(block);
+        int finished = 0;
+        for (int r = 0; r < block.cluster; r++) finished += block.finished[r];
+        if (!block.failed && finished < threads) report_stuck(block);
     }
     current_block = outer;
     request.finish(block.report, block.failed ? block.message : nullptr, block.index);

@@ -125,6 +125,16 @@ void named_barrier_arrive(int id, int threads, site where);
 
 void set_registers(int count, bool increase, site where); // a thread, of a warpgroup
 
+// Two blocks that run together, a cluster. Shared memory is addressed across both: a block's own
+// begins at own_memory(), and what is at `address` in one is at peer(address) in the other. A block
+// may arrive at the other's mbarriers, and copy boxes to both, which tells the mbarrier of each.
+enum { cluster_shift = 18 };
+uint32_t own_memory();
+uint32_t peer(uint32_t address);
+void cluster_barrier(site where); // of all threads of both that have not returned
+void copy_box_to_both(uint32_t to, const tensor_map &map, int col, int row, int plane,
+                      uint32_t mbarrier, site where);
+
 struct settings {
     uint64_t seed = 1;           // of the order in which threads run
     int late_warp = -1;          // goes on only when nothing else can; -1: none
@@ -217,10 +227,11 @@ const char *cudaGetErrorString(cudaError_t error);
 namespace emulator
 {
 
-// `early`: the launches before it need not have ended when it begins.
+// `early`: the launches before it need not have ended when it begins. `cluster`: blocks, one or two
+// neighbours, that run together.
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                   void (*call)(const void *kernel, void **arguments), void **arguments,
-                   bool early);
+                   void (*call)(const void *kernel, void **arguments), void **arguments, bool early,
+                   int cluster);
 cudaError_t allow_shared_bytes(const void *kernel, int bytes);
 
 template <class... P, size_t... I>
@@ -240,10 +251,10 @@ template <class... P> struct caller {
 
 template <class... P>
 cudaError_t launch_kernel(void (*kernel)(P...), dim3 grid, dim3 block, void **arguments,
-                          size_t shared_bytes, cudaStream_t, bool early)
+                          size_t shared_bytes, cudaStream_t, bool early, int cluster = 1)
 {
     return launch(reinterpret_cast<const void *>(kernel), grid, block, shared_bytes,
-                  caller<P...>::call, arguments, early);
+                  caller<P...>::call, arguments, early, cluster);
 }
 
 } // namespace emulator

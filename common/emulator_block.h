@@ -13,6 +13,7 @@ namespace emulator
 
 enum { warp_size = 32, logged_accesses = 64 };
 enum { max_warps = 32, max_mbarriers = 64, group_warps = 4, group_size = 128, max_groups = 8 };
+enum { max_cluster = 2 }; // blocks that share a block_state
 
 struct warp_state;
 struct block_state;
@@ -34,7 +35,8 @@ struct pending_copy {
 struct thread_state {
     fiber context;
     dim3 index;
-    int id, lane; // in the block, in the warp
+    int id, lane; // in the cluster, in the warp
+    int rank;     // of its block in the cluster
     warp_state *warp;
     const char *waits_for; // "a barrier", "mma"; NULL while running; "" once the kernel returned
     site where;            // of the operation it waits for
@@ -56,7 +58,7 @@ struct access_log {
 
 struct warp_state {
     thread_state *threads; // [warp_size]
-    int index;             // in the block
+    int index;             // in the cluster
     int arrived;           // lanes waiting for the current operation
     int group_arrived;     // threads waiting for one of the warpgroup that begins with this warp
     uint32_t epoch;        // the tick of the last barrier that put its lanes in order
@@ -155,22 +157,27 @@ struct warpgroup_state {
     bool increased, decreased;
 };
 
+// A cluster of blocks, mostly of one. Block r has the threads from r * block_threads on and shared
+// memory from r << cluster_shift on.
 struct block_state {
-    int64_t index; // in the grid, flat
-    dim3 block_index, block_extent, grid_extent;
+    int64_t index; // in the grid, flat; of the first block
+    int cluster, block_threads;
+    dim3 block_index[max_cluster], block_extent, grid_extent;
     std::vector<thread_state> threads;
     std::vector<warp_state> warps;
     std::vector<thread_state *> runnable;
     std::vector<unsigned char> memory; // shared
+    uint32_t shared_bytes;             // of one block
     std::vector<shadow> shadows;       // [bytes / 2]
     std::vector<async_use> uses;       // [bytes / 1024]
     std::vector<mbarrier> mbarriers;   // never moved: threads that wait point to their texts
-    named_barrier named[16];
+    named_barrier named[max_cluster][16];
     std::vector<box_copy> boxes; // in flight
     std::vector<warpgroup_state> groups;
-    double operand_a[64][16], operand_b[16][256]; // of the wgmma that is being executed
-    int at_barrier, finished;
-    uint32_t epoch, last_epoch; // tick of the last block-wide barrier; the highest given out
+    double operand_a[64][16], operand_b[16][256];       // of the wgmma that is being executed
+    int at_barrier[max_cluster], finished[max_cluster]; // threads
+    int at_cluster_barrier;
+    uint32_t epoch[max_cluster], last_epoch; // tick of the last block-wide barrier; the highest
     uint64_t random;
     fiber scheduler;        // where the block was started, and where it ends
     thread_state *previous; // who ran before the running thread; NULL: the scheduler
@@ -216,6 +223,15 @@ bool unordered(const thread_state &thread, int other, uint32_t then);
 
 // Counts the bank conflicts of the accesses logged since the warp last met, and forgets them.
 void settle_accesses(block_state &block, warp_state &warp);
+
+// Lets those at the cluster's barrier go on if all that have not returned are there.
+void pass_cluster_barrier();
+
+// Whether bytes of shared memory are not all of one block's.
+bool outside(const block_state &block, uint32_t address, uint64_t bytes);
+
+// Fails if these bytes, or this mbarrier, belong to another block than the running thread's.
+void check_own(uint32_t address, const char *what, site where);
 
 // Checks and records one access, without moving data.
 void shared_check_read(thread_state &thread, uint32_t address, uint32_t bytes, site where);

@@ -73,16 +73,18 @@ static void check_box(uint32_t to, const tensor_map &map, int col, int row, int 
              col, static_cast<long long>(map.planes), static_cast<long long>(map.rows), map.cols);
     const uint32_t bytes = static_cast<uint32_t>(map.box_rows) * 128;
     if (to % 1024) fail(where, "copies a box to %u: not a multiple of 1024", to);
-    if (uint64_t{to} + bytes > block.memory.size())
-        fail(where, "copies a box to bytes %u to %u of shared memory, which has %zu", to,
-             to + bytes - 1, block.memory.size());
+    if (outside(block, to, bytes))
+        fail(where, "copies a box to bytes %u to %u of shared memory, which has %u", to,
+             to + bytes - 1, block.shared_bytes);
+    if (block.finished[to >> cluster_shift] == block.block_threads)
+        fail(where, "copies a box to %u, to a block that has ended", to);
     for (const mbarrier &m : block.mbarriers)
         if (m.address >= to && m.address < to + bytes)
             fail(where, "copies a box over the mbarrier at %u", m.address);
 }
 
-void copy_box(uint32_t to, const tensor_map &map, int col, int row, int plane, uint32_t address,
-              site where)
+static void start_box(uint32_t to, const tensor_map &map, int col, int row, int plane,
+                      uint32_t address, site where)
 {
     block_state &block = *current_block;
     const thread_state &thread = *current_thread;
@@ -113,6 +115,20 @@ void copy_box(uint32_t to, const tensor_map &map, int col, int row, int plane, u
             in_flight, 0, static_cast<uint16_t>(thread.id), 0, static_cast<uint16_t>(where.line),
             0};
     block.boxes.push_back({to, map, col, row, plane, m.index, thread.id, where});
+}
+
+void copy_box(uint32_t to, const tensor_map &map, int col, int row, int plane, uint32_t address,
+              site where)
+{
+    start_box(to, map, col, row, plane, address, where);
+    let_others_run();
+}
+
+void copy_box_to_both(uint32_t to, const tensor_map &map, int col, int row, int plane,
+                      uint32_t address, site where)
+{
+    start_box(to, map, col, row, plane, address, where);
+    start_box(peer(to), map, col, row, plane, peer(address), where);
     let_others_run();
 }
 
@@ -152,11 +168,14 @@ void deliver_box(block_state &block, size_t i)
 void check_boxes_waited_for()
 {
     const block_state &block = *current_block;
-    if (block.finished + 1 < static_cast<int>(block.threads.size())) return;
-    if (!block.boxes.empty())
-        fail(block.boxes[0].where, "ends the block with this copy of thread %d on its way",
-             block.boxes[0].thread);
-    for (const async_use &use : block.uses) {
+    const int rank = current_thread->rank;
+    if (block.finished[rank] + 1 < block.block_threads) return;
+    for (const box_copy &box : block.boxes)
+        if (static_cast<int>(box.to >> cluster_shift) == rank)
+            fail(box.where, "ends the block with this copy of thread %d on its way", box.thread);
+    for (size_t u = 0; u < block.uses.size(); u++) {
+        const async_use &use = block.uses[u];
+        if (static_cast<int>(u * async_use_bytes >> cluster_shift) != rank) continue;
         bool waited = use.copy == async_use::nothing;
         for (const warp_state &warp : block.warps) waited |= has_waited(warp, use);
         if (!waited)

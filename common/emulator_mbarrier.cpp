@@ -15,10 +15,11 @@ namespace emulator
 void mbarrier_init(uint32_t address, int arrivals, site where)
 {
     block_state &block = *current_block;
-    if (address % 8 || uint64_t{address} + 8 > block.memory.size())
+    if (address % 8 || outside(block, address, 8))
         fail(where,
-             "initialises an mbarrier at %u: not a multiple of 8 in %zu bytes of shared memory",
-             address, block.memory.size());
+             "initialises an mbarrier at %u: not a multiple of 8 in %u bytes of shared memory",
+             address, block.shared_bytes);
+    check_own(address, "initialises an mbarrier", where);
     if (arrivals < 1 || arrivals >= 1 << 20)
         fail(where, "initialises an mbarrier for %d arrivals", arrivals);
     for (const mbarrier &other : block.mbarriers)
@@ -103,6 +104,8 @@ static void arrive(mbarrier &m, uint32_t bytes, site where)
 {
     block_state &block = *current_block;
     warp_state &warp = *current_thread->warp;
+    if (block.finished[m.address >> cluster_shift] == block.block_threads)
+        fail(where, "arrives at the mbarrier at %u of a block that has ended", m.address);
     if (!m.pending)
         fail(where,
              "arrives once too often in phase %u of the mbarrier at %u, which takes %d and lacks "
@@ -140,6 +143,7 @@ void mbarrier_expect(uint32_t address, uint32_t bytes, site where)
 
 void mbarrier_wait(uint32_t address, int parity, site where)
 {
+    check_own(address, "waits for an mbarrier", where);
     mbarrier &m = find_mbarrier(address, false, where);
     if (parity != 0 && parity != 1) fail(where, "waits for a phase of parity %d", parity);
     if (static_cast<int>(m.phase % 2) != parity) // the phase before, or one that never was
@@ -179,10 +183,10 @@ static void come(int id, int threads, bool and_wait, site where)
     block_state &block = *current_block;
     thread_state &self = *current_thread;
     if (id < 1 || id > 15) fail(where, "is at named barrier %d: there are 1 to 15", id);
-    if (threads < 1 || threads % warp_size || threads > static_cast<int>(block.threads.size()))
-        fail(where, "is at named barrier %d of %d threads, in a block of %zu", id, threads,
-             block.threads.size());
-    named_barrier &b = block.named[id];
+    if (threads < 1 || threads % warp_size || threads > block.block_threads)
+        fail(where, "is at named barrier %d of %d threads, in a block of %d", id, threads,
+             block.block_threads);
+    named_barrier &b = block.named[self.rank][id];
     if (b.arrived && b.threads != threads)
         fail(where, "is at named barrier %d of %d threads, at which others are for %d", id, threads,
              b.threads);

@@ -11,6 +11,7 @@ struct descriptor {
     uint32_t start, leading, stride;
 };
 
+// The running thread's warpgroup reads its own block's memory.
 static descriptor decode(uint64_t bits, site where)
 {
     const uint64_t known = 0xc0003fff3fff3fff;
@@ -18,7 +19,7 @@ static descriptor decode(uint64_t bits, site where)
         fail(where,
              "multiplies by descriptor %016llx: the emulator knows the 128-byte swizzle alone",
              static_cast<unsigned long long>(bits));
-    return {static_cast<uint32_t>(bits & 0x3fff) * 16,
+    return {own_memory() + static_cast<uint32_t>(bits & 0x3fff) * 16,
             static_cast<uint32_t>(bits >> 16 & 0x3fff) * 16,
             static_cast<uint32_t>(bits >> 32 & 0x3fff) * 16};
 }
@@ -26,9 +27,9 @@ static descriptor decode(uint64_t bits, site where)
 // Notes that the product reads the 16 bytes at `address`, if all four warps may.
 static void note_read(block_state &block, const warp_state *warps, product &p, uint32_t address)
 {
-    if (uint64_t{address} + 16 > block.memory.size())
-        fail(p.where, "multiplies by bytes %u to %u of shared memory, which has %zu", address,
-             address + 15, block.memory.size());
+    if (outside(block, address, 16))
+        fail(p.where, "multiplies by bytes %u to %u of shared memory, which has %u", address,
+             address + 15, block.shared_bytes);
     const uint32_t index = address / async_use_bytes;
     for (uint32_t known : p.reads)
         if (known == index) return;

@@ -8,6 +8,7 @@
 #include <unistd.h>
 #include <vector>
 
+#include "emulator_block.h"
 #include "tensor.h"
 
 namespace emulator
@@ -31,7 +32,7 @@ launch_report last_launch()
 int64_t launch_request::take_block()
 {
     if (stop) return -1;
-    const int64_t index = next++;
+    const int64_t index = cluster * next++;
     return index < blocks ? index : -1;
 }
 
@@ -89,14 +90,17 @@ static bool launchable(const void *kernel, dim3 grid, dim3 block, size_t shared_
 }
 
 cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_bytes,
-                   void (*call)(const void *, void **), void **arguments, bool early)
+                   void (*call)(const void *, void **), void **arguments, bool early, int cluster)
 {
-    if (!launchable(kernel, grid, block, shared_bytes))
+    if (!launchable(kernel, grid, block, shared_bytes) || cluster < 1 || cluster > max_cluster ||
+        grid.x % static_cast<unsigned>(cluster) ||
+        (cluster > 1 && block.x * block.y * block.z * static_cast<unsigned>(cluster) > 1024))
         return last_error = cudaErrorInvalidConfiguration;
     launch_request request;
     request.grid = grid;
     request.block = block;
     request.shared_bytes = shared_bytes;
+    request.cluster = cluster;
     request.call = call;
     request.kernel = kernel;
     request.arguments = arguments;
@@ -108,7 +112,7 @@ cudaError_t launch(const void *kernel, dim3 grid, dim3 block, size_t shared_byte
     int64_t cores = current_settings().threads;
     if (cores < 1) cores = std::thread::hardware_concurrency();
     if (cores < 1) cores = 1;
-    if (cores > request.blocks) cores = request.blocks;
+    if (cores > request.blocks / cluster) cores = request.blocks / cluster;
     std::vector<std::thread> helpers;
     for (int64_t i = 1; i < cores; i++) helpers.emplace_back([&] { run_blocks(request); });
     run_blocks(request);

@@ -13,6 +13,7 @@ namespace emulator
 struct launch_request {
     dim3 grid, block;
     size_t shared_bytes;
+    int cluster; // blocks that run together
     void (*call)(const void *kernel, void **arguments);
     const void *kernel;
     void **arguments;
@@ -20,7 +21,7 @@ struct launch_request {
     int late_warp;
     bool early; // the launches before it need not have ended
 
-    int64_t take_block(); // the next one; -1 if there is none, or if one has failed
+    int64_t take_block(); // the next cluster's first; -1 if there is none, or if one has failed
     void out_of_memory();
     void finish(const launch_report &part, const char *message, int64_t block);
 

@@ -10,12 +10,25 @@
 namespace emulator
 {
 
+bool outside(const block_state &block, uint32_t address, uint64_t bytes)
+{
+    return address % (1u << cluster_shift) + bytes > block.shared_bytes ||
+           address >> cluster_shift >= static_cast<uint32_t>(block.cluster);
+}
+
+void check_own(uint32_t address, const char *what, site where)
+{
+    if (static_cast<int>(address >> cluster_shift) != current_thread->rank)
+        fail(where, "%s at %u, in the other block's shared memory", what, address);
+}
+
 static shadow *shadows_of(const thread_state &thread, uint32_t address, uint32_t bytes, site where)
 {
     block_state &block = *current_block;
-    if (uint64_t{address} + bytes > block.memory.size())
-        fail(where, "(for thread %d) touches bytes %u to %u of shared memory, which has %zu",
-             thread.id, address, address + bytes - 1, block.memory.size());
+    if (outside(block, address, bytes))
+        fail(where, "(for thread %d) touches bytes %u to %u of shared memory, which has %u",
+             thread.id, address, address + bytes - 1, block.shared_bytes);
+    check_own(address, "touches bytes", where);
     if (address % bytes)
         fail(where, "(for thread %d) touches %u bytes at address %u of shared memory: not aligned",
              thread.id, bytes, address);
@@ -42,7 +55,7 @@ static int last_reader(const shadow &s)
 static bool still_read(const thread_state &thread, const shadow &s)
 {
     const int someone = last_reader(s);
-    return someone < 0 ? s.read_epoch >= current_block->epoch
+    return someone < 0 ? s.read_epoch >= current_block->epoch[thread.rank]
                        : unordered(thread, someone, s.read_epoch);
 }
 

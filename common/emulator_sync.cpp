@@ -85,29 +85,74 @@ void collective(const char *name, site where, void *arguments,
     release(block, warp.threads, lanes);
 }
 
+uint32_t own_memory()
+{
+    return static_cast<uint32_t>(current_thread->rank) << cluster_shift;
+}
+
+uint32_t peer(uint32_t address)
+{
+    return address ^ 1u << cluster_shift;
+}
+
+// All of `threads` that have not returned are at the barrier: what their warps did is in order.
+static void pass_barrier(block_state &block, thread_state *threads, int count)
+{
+    vector_clock all = {};
+    block.last_epoch++;
+    for (int i = 0; i < count; i += warp_size) join(all, threads[i].warp->clock);
+    for (int i = 0; i < count; i += warp_size) {
+        all.ticks[threads[i].warp->index] = block.last_epoch;
+        block.epoch[threads[i].rank] = block.last_epoch;
+    }
+    for (int i = 0; i < count; i += warp_size) {
+        warp_state &warp = *threads[i].warp;
+        settle_accesses(block, warp);
+        warp.epoch = block.last_epoch;
+        warp.clock = all;
+    }
+    for (int i = 0; i < count; i++) {
+        if (!*threads[i].waits_for) continue; // returned
+        threads[i].waits_for = nullptr;
+        if (&threads[i] != current_thread) block.runnable.push_back(&threads[i]);
+    }
+}
+
 void barrier(site where)
 {
     block_state &block = *current_block;
     thread_state &self = *current_thread;
     self.waits_for = "a barrier";
     self.where = where;
-    if (++block.at_barrier < static_cast<int>(block.threads.size())) return give_way(false);
+    if (++block.at_barrier[self.rank] < block.block_threads) return give_way(false);
+    thread_state *threads = &block.threads[static_cast<size_t>(self.rank * block.block_threads)];
+    for (int i = 0; i < block.block_threads; i++)
+        if (!same(threads[i].where, where))
+            fail(where, "is at a barrier, but thread %d is at another (%s:%d)", threads[i].id,
+                 threads[i].where.file, threads[i].where.line);
+    block.at_barrier[self.rank] = 0;
+    pass_barrier(block, threads, block.block_threads);
+}
 
-    for (const thread_state &other : block.threads)
-        if (!same(other.where, where))
-            fail(where, "is at a barrier, but thread %d is at another (%s:%d)", other.id,
-                 other.where.file, other.where.line);
-    block.at_barrier = 0;
-    block.epoch = ++block.last_epoch;
-    vector_clock all = {};
-    for (warp_state &warp : block.warps) join(all, warp.clock);
-    for (uint32_t &tick : all.ticks) tick = block.epoch;
-    for (warp_state &warp : block.warps) {
-        settle_accesses(block, warp);
-        warp.epoch = block.epoch;
-        warp.clock = all;
-    }
-    release(block, block.threads.data(), static_cast<int>(block.threads.size()));
+void pass_cluster_barrier()
+{
+    block_state &block = *current_block;
+    const int threads = static_cast<int>(block.threads.size());
+    int gone = 0;
+    for (int r = 0; r < block.cluster; r++) gone += block.finished[r];
+    if (!block.at_cluster_barrier || block.at_cluster_barrier + gone < threads) return;
+    block.at_cluster_barrier = 0;
+    pass_barrier(block, block.threads.data(), threads);
+}
+
+void cluster_barrier(site where)
+{
+    block_state &block = *current_block;
+    current_thread->waits_for = "the cluster's barrier";
+    current_thread->where = where;
+    block.at_cluster_barrier++;
+    pass_cluster_barrier();
+    if (current_thread->waits_for) give_way(false);
 }
 
 } // namespace emulator

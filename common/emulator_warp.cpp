@@ -150,13 +150,16 @@ static void execute_set_registers(block_state &block, warp_state &first, void **
     if (before) fail(one.where, "%s its registers again", one.increase ? "increases" : "decreases");
     before = true;
     group.registers = one.count;
+    const int groups = static_cast<int>(block.groups.size()) / block.cluster;
+    const int rank = first.threads->rank;
     int sum = 0;
-    for (const warpgroup_state &g : block.groups) {
-        if (!g.registers) return; // has what the launch gave it, which the emulator does not know
-        sum += g.registers;
+    for (int g = rank * groups; g < (rank + 1) * groups; g++) {
+        const int registers = block.groups[static_cast<size_t>(g)].registers;
+        if (!registers) return; // has what the launch gave it, which the emulator does not know
+        sum += registers;
     }
     // A launch gives every thread as many, in eights; what it could not hand out stays out.
-    const int groups = static_cast<int>(block.groups.size()), most = 512 / groups / 8 * 8 * groups;
+    const int most = 512 / groups / 8 * 8 * groups;
     if (sum > most)
         fail(
             one.where,

@@ -50,10 +50,12 @@ struct gpu_call {
 // Launches a kernel(q, k, v, o, lse, n, causal, scale, record) over all tiles of block_q queries of
 // all heads, a block of `threads` threads each. `tensors`: what the kernel takes for q, k and v, if
 // not their pointers. With `most` there are no more blocks than that, and they stay until all is
-// done: the kernel takes one argument more, the heads of all batches, and is launched early.
+// done: the kernel takes one argument more, the heads of all batches, and is launched early, in
+// clusters of so many blocks, each with tiles of block_q queries that follow one another.
 template <class K>
 attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared_bytes,
-                            const gpu_call &call, void *const tensors[3] = nullptr, int most = 0)
+                            const gpu_call &call, void *const tensors[3] = nullptr, int most = 0,
+                            int cluster = 1)
 {
     const attention_args *args = call.args;
     const void *qkv[] = {call.q, call.k, call.v};
@@ -67,10 +69,11 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     void *arguments[] = {&qkv[0], &qkv[1], &qkv[2], &o,      &lse,
                          &n,      &causal, &scale,  &record, &planes};
     for (int t = 0; tensors && t < 3; t++) arguments[t] = tensors[t];
-    const int64_t blocks = args->batch * args->heads * ((n - 1) / block_q + 1);
+    const int64_t clusters = args->batch * args->heads * ((n - 1) / (cluster * block_q) + 1);
+    const int64_t blocks = clusters * cluster;
     int allowed = 0;
     cudaFuncAttributes built;
-    if (n > INT32_MAX - block_q) // no position of a tile may be more
+    if (n > INT32_MAX - cluster * block_q) // no position of a tile may be more
         return status_fail(ATTENTION_BAD_ARGUMENT, "seq %lld: kernels count positions in 31 bits",
                            static_cast<long long>(n));
     if (blocks > INT32_MAX)
@@ -92,11 +95,13 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     if (status == ATTENTION_OK)
         status = GPU_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 static_cast<int>(shared_bytes)));
+    if (most) most = most / cluster * cluster;
     const dim3 grid(static_cast<unsigned>(most && blocks > most ? most : blocks));
     const dim3 block(static_cast<unsigned>(threads));
     if (status != ATTENTION_OK) return status;
     return gpu_status(
-        most ? launch_early(kernel, grid, block, arguments, shared_bytes, call.stream)
+        most ? launch_early(kernel, grid, block, arguments, shared_bytes, call.stream,
+                            static_cast<unsigned>(cluster))
              : cudaLaunchKernel(kernel, grid, block, arguments, shared_bytes, call.stream),
         "the launch");
 }

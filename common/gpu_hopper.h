@@ -47,7 +47,8 @@ inline attention_status tensor_map_make(tensor_map *map, const void *x, int64_t 
 // boxes of block_k.
 template <class K>
 attention_status gpu_launch_hopper(K *kernel, int block_q, int block_k, int threads,
-                                   uint32_t shared_bytes, const gpu_call &call, int most = 0)
+                                   uint32_t shared_bytes, const gpu_call &call, int most = 0,
+                                   int cluster = 1)
 {
     const attention_args *args = call.args;
     const int64_t planes = args->batch * args->heads;
@@ -59,7 +60,7 @@ attention_status gpu_launch_hopper(K *kernel, int block_q, int block_k, int thre
         status = tensor_map_make(&maps[t], tensors[t], planes, args->seq,
                                  static_cast<int>(args->head_dim), t == 0 ? block_q : block_k);
     if (status != ATTENTION_OK) return status;
-    return gpu_launch(kernel, block_q, threads, shared_bytes, call, pointers, most);
+    return gpu_launch(kernel, block_q, threads, shared_bytes, call, pointers, most, cluster);
 }
 
 } // namespace

@@ -45,25 +45,29 @@ inline attention_status gpu_attribute(int *value, cudaDeviceAttr attribute)
 }
 
 // cudaLaunchKernel for a kernel that may begin before what the stream holds has ended, and waits
-// for that itself (hopper.h: wait_for_launches_before).
+// for that itself (hopper.h: wait_for_launches_before); in clusters of so many neighbouring blocks.
 template <class K>
 cudaError_t launch_early(K *kernel, dim3 grid, dim3 block, void **arguments, size_t shared_bytes,
-                         cudaStream_t stream)
+                         cudaStream_t stream, unsigned cluster)
 {
 #ifdef __CUDACC__
-    cudaLaunchAttribute early = {};
-    early.id = cudaLaunchAttributeProgrammaticStreamSerialization;
-    early.val.programmaticStreamSerializationAllowed = 1;
+    cudaLaunchAttribute with[2] = {};
+    with[0].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+    with[0].val.programmaticStreamSerializationAllowed = 1;
+    with[1].id = cudaLaunchAttributeClusterDimension;
+    with[1].val.clusterDim.x = cluster;
+    with[1].val.clusterDim.y = with[1].val.clusterDim.z = 1;
     cudaLaunchConfig_t config = {};
     config.gridDim = grid;
     config.blockDim = block;
     config.dynamicSmemBytes = shared_bytes;
     config.stream = stream;
-    config.attrs = &early;
-    config.numAttrs = 1;
+    config.attrs = with;
+    config.numAttrs = cluster > 1 ? 2 : 1;
     return cudaLaunchKernelExC(&config, reinterpret_cast<const void *>(kernel), arguments);
 #else
-    return emulator::launch_kernel(kernel, grid, block, arguments, shared_bytes, stream, true);
+    return emulator::launch_kernel(kernel, grid, block, arguments, shared_bytes, stream, true,
+                                   static_cast<int>(cluster));
 #endif
 }
 

@@ -93,6 +93,40 @@ __device__ inline void copy_box(uint32_t to, const tensor_map &map, int col, int
                  : "memory");
 }
 
+// Two blocks that run side by side, a cluster (launch_early in gpu_runtime.h), see each other's
+// shared memory. Where a block's own begins: the emulator addresses both as one.
+__device__ inline uint32_t own_memory()
+{
+    return 0;
+}
+// Arrives at the other block's mbarrier that lies where `address` is in this one.
+__device__ inline void mbarrier_arrive_at_peer(uint32_t address, site)
+{
+    asm volatile("{ .reg .b32 peer; mapa.shared::cluster.u32 peer, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [peer]; }"
+                 :
+                 : "r"(shared_address(address)), "r"(blockIdx.x % 2 ^ 1)
+                 : "memory");
+}
+// copy_box to both blocks; each one's mbarrier is told.
+__device__ inline void copy_box_to_both(uint32_t to, const tensor_map &map, int col, int row,
+                                        int plane, uint32_t mbarrier, site)
+{
+    asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes"
+                 ".multicast::cluster [%0], [%1, {%2, %3, %4}], [%5], %6;"
+                 :
+                 : "r"(shared_address(to)), "l"(&map), "r"(col), "r"(row), "r"(plane),
+                   "r"(shared_address(mbarrier)), "h"(uint16_t{3})
+                 : "memory");
+}
+// Of all threads of both that have not returned.
+__device__ inline void cluster_barrier(site = site())
+{
+    asm volatile("barrier.cluster.arrive;\n"
+                 "barrier.cluster.wait;" ::
+                     : "memory");
+}
+
 // For a launch that may begin before those queued before it have ended (launch_early in
 // gpu_runtime.h): waits for them. Who has not waited must not touch global memory, unless it was
 // told by someone who has.
@@ -203,11 +237,13 @@ WGMMA_OF(fp16, "f16")
 WGMMA_OF(bf16, "bf16")
 #else
 using emulator::copy_box;
+using emulator::copy_box_to_both;
 using emulator::mbarrier_arrive;
 using emulator::mbarrier_arrive_drop;
 using emulator::mbarrier_expect;
 using emulator::mbarrier_init;
 using emulator::mbarrier_wait;
+using emulator::own_memory;
 using emulator::tensor_map;
 using emulator::wgmma_commit;
 using emulator::wgmma_fence;
@@ -215,6 +251,14 @@ using emulator::wgmma_fence;
 inline uint32_t shared_address(uint32_t address)
 {
     return address;
+}
+inline void mbarrier_arrive_at_peer(uint32_t address, site where)
+{
+    emulator::mbarrier_arrive(emulator::peer(address), where);
+}
+inline void cluster_barrier(site where = site())
+{
+    emulator::cluster_barrier(where);
 }
 inline void fence_barrier_init(site where = site())
 {

@@ -56,9 +56,9 @@ template <class T, int rows, int cols> struct box_tile {
     }
     // Where the tile lies, for wgmma: its address and the distance from one chunk to the next, in
     // units of 16 bytes, as the low word of a descriptor.
-    __device__ uint32_t low_word() const
+    __device__ uint32_t low_word() const // less the bits of an address that say whose it is
     {
-        return shared_address(start) / 16 | chunk_bytes / 16 << 16;
+        return shared_address(start) % (1 << 18) / 16 | chunk_bytes / 16 << 16;
     }
 };
 
@@ -68,15 +68,22 @@ __device__ inline uint64_t descriptor(uint32_t low_word, uint32_t bytes_further)
     return uint64_t{1 << 30 | 1024 / 16} << 32 | (low_word + bytes_further / 16);
 }
 
-// Has the copy engine fetch a tile, rows past the end of the plane being zeros. One thread calls.
-template <class T, int rows, int cols>
+// Has the copy engine fetch a tile, rows past the end of the plane being zeros. One thread calls;
+// of two blocks one in each, for the same tile: each fetches half of the chunks, for both.
+template <int blocks, class T, int rows, int cols>
 __device__ inline void copy_tile(box_tile<T, rows, cols> tile, const tensor_map &map, int row,
                                  int plane, uint32_t full, site where = site())
 {
+    static_assert(cols / 64 % blocks == 0, "blocks fetch as many chunks each");
     mbarrier_expect(full, tile.bytes, where);
-    for (int chunk = 0; chunk < cols / 64; chunk++)
-        copy_box(tile.start + static_cast<uint32_t>(chunk) * tile.chunk_bytes, map, 64 * chunk, row,
-                 plane, full, where);
+    const int first = blocks > 1 ? static_cast<int>(blockIdx.x % 2) : 0;
+    for (int chunk = first; chunk < cols / 64; chunk += blocks) {
+        const uint32_t to = tile.start + static_cast<uint32_t>(chunk) * tile.chunk_bytes;
+        if (blocks > 1)
+            copy_box_to_both(to, map, 64 * chunk, row, plane, full, where);
+        else
+            copy_box(to, map, 64 * chunk, row, plane, full, where);
+    }
 }
 
 // Which place of a ring comes next, and the parity of its round.
@@ -90,8 +97,9 @@ template <int places> struct turn {
     }
 };
 
-// `places` tiles, filled by one thread and read by some warpgroups.
-template <class T, int rows, int cols, int places> struct ring {
+// `places` tiles, filled by one thread and read by some warpgroups. Two blocks fill theirs with the
+// same tiles, together: a place is free when it is in both.
+template <class T, int rows, int cols, int places, int blocks = 1> struct ring {
     using tile_type = box_tile<T, rows, cols>;
     // The mbarriers follow the tiles; the next tile wants a multiple of 1024 again.
     static constexpr uint32_t barriers = places * tile_type::bytes, bytes = barriers + 1024;
@@ -121,7 +129,7 @@ template <class T, int rows, int cols, int places> struct ring {
         turn<places> at;
         for (int i = 0; i < places; i++, at.next()) {
             mbarrier_init(full(at), 1, where);
-            mbarrier_init(empty(at), readers, where);
+            mbarrier_init(empty(at), readers * blocks, where);
         }
     }
     // The one who fills: waits until the place is free.
@@ -129,7 +137,7 @@ template <class T, int rows, int cols, int places> struct ring {
                          site where = site()) const
     {
         mbarrier_wait(empty(at), at.parity ^ 1, where);
-        copy_tile(tile(at), map, row, plane, full(at), where);
+        copy_tile<blocks>(tile(at), map, row, plane, full(at), where);
     }
     // A reader: the tile, once it is there.
     __device__ tile_type wait(turn<places> at, site where = site()) const
@@ -137,10 +145,12 @@ template <class T, int rows, int cols, int places> struct ring {
         mbarrier_wait(full(at), at.parity, where);
         return tile(at);
     }
-    // A warpgroup is done with it: one of its threads says so.
+    // A warpgroup is done with it: one of its threads says so, and one of another warp to the other
+    // block.
     __device__ void release(turn<places> at, site where = site()) const
     {
         if (threadIdx.x % 128 == 0) mbarrier_arrive(empty(at), where);
+        if (blocks > 1 && threadIdx.x % 128 == 32) mbarrier_arrive_at_peer(empty(at), where);
     }
     // A warpgroup does not need it. All of it has looked before it is released: else the next phase
     // could end before a late warp had, which would wait for ever. Elsewhere a product between wait
@@ -155,6 +165,7 @@ template <class T, int rows, int cols, int places> struct ring {
     // free, or it would arrive twice in one phase, and is counted no longer.
     __device__ void leave(turn<places> at, site where = site()) const
     {
+        static_assert(blocks == 1, "the other block would have to know");
         if (threadIdx.x % 128 > 0) return;
         for (int i = 0; i < places; i++, at.next()) {
             mbarrier_wait(empty(at), at.parity ^ 1, where);
@@ -163,9 +174,11 @@ template <class T, int rows, int cols, int places> struct ring {
     }
 };
 
-// All threads call, before any of them uses a ring.
-template <class A, class B>
-__device__ inline void open_rings(A a, B b, B c, int readers, site where = site())
+// All threads call, of two blocks those of both, before any of them uses a ring.
+template <class A, class T, int rows, int cols, int places, int blocks>
+__device__ inline void open_rings(A a, ring<T, rows, cols, places, blocks> b,
+                                  ring<T, rows, cols, places, blocks> c, int readers,
+                                  site where = site())
 {
     if (threadIdx.x == 0) {
         a.init(readers, where);
@@ -173,13 +186,16 @@ __device__ inline void open_rings(A a, B b, B c, int readers, site where = site(
         c.init(readers, where);
         ::fence_barrier_init(where); // ::, or the emulator's own is found as well
     }
-    ::barrier(where);
+    if (blocks > 1)
+        ::cluster_barrier(where);
+    else
+        ::barrier(where);
 }
 
 // ---- which tile a block has, when blocks stay until all is done ----
 
 // Round by round, of the tiles of [planes, n] queries, each as many rows as all consumers take, 64
-// each.
+// each. Two blocks have one together.
 //
 // Longest first (causal): side by side blocks have the last tiles of as many planes as make four
 // rounds: what more of them read would leave the L2 before it is read again. Every other round goes
@@ -188,33 +204,37 @@ __device__ inline void open_rings(A a, B b, B c, int readers, site where = site(
 //
 // Else all tiles take as long, side by side blocks have those of one plane, and what does not fill
 // a round is cut into tiles of fewer rows, as few as make one round: fewer consumers take less
-// time. They come last, so a consumer that has no rows of a tile will never have any.
+// time. They come last, so a consumer that has no rows of a tile will never have any. For two
+// blocks nothing is cut.
 struct tile_of_round {
     uint32_t planes, tiles, together; // tiles of a plane; planes that come together
     uint32_t most, large, fewer; // rows / 64 of the first `large` tiles of a plane, of the others
+    uint32_t blocks, takers, taker; // of a tile; who take tiles, blocks or pairs; which this is
     uint32_t group = 0, round = 0;
     bool last_first, exists;
-    int row = 0, rows = 0, plane = 0; // the tile: its first row, how many
-    __device__ tile_of_round(int n, int planes, int consumers, bool last_first)
+    int plane = 0, row = 0, end = 0; // the tile: the block's first row; one past the last, of both
+    __device__ tile_of_round(int n, int planes, int consumers, int blocks, bool last_first)
         : planes(static_cast<uint32_t>(planes)), together(this->planes),
-          most(static_cast<uint32_t>(consumers)), fewer(most), last_first(last_first)
+          most(static_cast<uint32_t>(consumers * blocks)), fewer(most),
+          blocks(static_cast<uint32_t>(blocks)), takers(gridDim.x / this->blocks),
+          taker(blockIdx.x / this->blocks), last_first(last_first)
     {
         const uint32_t units = static_cast<uint32_t>(n - 1) / 64 + 1;
         large = tiles = (units - 1) / most + 1;
-        if (!last_first) cut_last_round(units);
-        while (last_first && together > 1 && tiles * together > 4 * gridDim.x)
+        if (!last_first && blocks == 1) cut_last_round(units);
+        while (last_first && together > 1 && tiles * together > 4 * takers)
             together = (together + 1) / 2;
         find();
     }
     __device__ void cut_last_round(uint32_t units)
     {
         const uint32_t full_rounds =
-            static_cast<uint32_t>(uint64_t{planes} * units / most / gridDim.x);
-        const uint32_t fit = full_rounds * gridDim.x / planes;
+            static_cast<uint32_t>(uint64_t{planes} * units / most / takers);
+        const uint32_t fit = full_rounds * takers / planes;
         large = fit < units / most ? fit : units / most;
         const uint32_t rest = units - large * most;
         for (fewer = 1; fewer < most; fewer++)
-            if (planes * ((rest + fewer - 1) / fewer) <= gridDim.x) break;
+            if (planes * ((rest + fewer - 1) / fewer) <= takers) break;
         tiles = large + (rest + fewer - 1) / fewer;
     }
     __device__ void next()
@@ -228,7 +248,7 @@ struct tile_of_round {
             const uint32_t first = group * together;
             const uint32_t here = planes - first < together ? planes - first : together;
             const bool turned = (round + group) % 2;
-            uint32_t at = round * gridDim.x + (turned ? gridDim.x - 1 - blockIdx.x : blockIdx.x);
+            uint32_t at = round * takers + (turned ? takers - 1 - taker : taker);
             if (at >= tiles * here) continue;
             uint32_t tile = tiles - 1 - at / here, in_group = at % here;
             if (!last_first) {
@@ -238,8 +258,10 @@ struct tile_of_round {
                 tile = at % alike + (is_large ? 0 : large), in_group = at / alike;
             }
             const uint32_t of_large = tile < large ? tile : large;
-            row = static_cast<int>(64 * (of_large * most + (tile - of_large) * fewer));
-            rows = static_cast<int>(64 * (tile < large ? most : fewer));
+            const uint32_t unit = of_large * most + (tile - of_large) * fewer;
+            const uint32_t own = blockIdx.x % blocks * (most / blocks); // the second's half of two
+            row = static_cast<int>(64 * (unit + own));
+            end = static_cast<int>(64 * (unit + (tile < large ? most : fewer)));
             plane = static_cast<int>(first + in_group);
             return;
         }

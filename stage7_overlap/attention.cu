@@ -27,7 +27,7 @@ template <int d> constexpr int stages = d == 64 ? 4 : 3;
 template <class T> constexpr float weight_bits = 0.0f;
 template <> constexpr float weight_bits<fp16> = 15.0f;
 
-template <class T, int d, int consumers>
+template <class T, int d, int consumers, int blocks>
 __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     attention_kernel(const __grid_constant__ tensor_map q, const __grid_constant__ tensor_map k,
                      const __grid_constant__ tensor_map v, T *o, float *lse, int64_t seq,
@@ -37,11 +37,11 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
     const int n = static_cast<int>(seq);                    // half the registers of 64 bits
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
-    const ring<T, queries, d, 1> q_ring(0);
-    const ring<T, block_k, d, stages<d>> k_ring(q_ring.end()), v_ring(k_ring.end());
+    const ring<T, queries, d, 1> q_ring(own_memory());
+    const ring<T, block_k, d, stages<d>, blocks> k_ring(q_ring.end()), v_ring(k_ring.end());
     turn<1> q_at;
     turn<stages<d>> at;
-    tile_of_round work(n, planes, consumers, causal);
+    tile_of_round work(n, planes, consumers, blocks, causal);
     open_rings(q_ring, k_ring, v_ring, consumers);
     let_next_launch_begin();
 
@@ -53,13 +53,14 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         for (; work.exists; work.next(), q_at.next()) {
             const int i_block = work.row, bh = work.plane;
             q_ring.fill(q_at, q, i_block, bh);
-            for (int j = 0; j < end(i_block + queries); j += block_k, at.next()) {
+            for (int j = 0; j < end(work.end); j += block_k, at.next()) {
                 k_ring.fill(at, k, j, bh);
                 v_ring.fill(at, v, j, bh);
                 const int cols = n - j < block_k ? n - j : block_k;
-                record.bytes(2 * cols * d * static_cast<int>(sizeof(T)));
+                record.bytes(2 * cols * d * static_cast<int>(sizeof(T)) / blocks);
             }
         }
+        if (blocks > 1) cluster_barrier();
         return;
     }
     take_registers<consumers == 3 ? 160 : 240>();
@@ -68,10 +69,11 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         const int i_block = work.row, bh = work.plane;
         const int i = i_block + first + warp_index() % 4 * rows; // the warp's first query
         const int seen = end(i_block + first + block_q);         // by the warpgroup
-        if (first >= work.rows) {                                // nor of any later tile
-            q_ring.leave(q_at), k_ring.leave(at), v_ring.leave(at);
-            return;
-        }
+        if constexpr (blocks == 1)
+            if (i_block + first >= work.end) { // nor has it rows of any later tile
+                q_ring.leave(q_at), k_ring.leave(at), v_ring.leave(at);
+                return;
+            }
         const auto q_tile = q_ring.wait(q_at);
 
         accumulator<rows, block_k> s;
@@ -139,7 +141,7 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
         start_product(acc, p_left, v_ring.tile(before));
         wait_for_product<0>(acc, p_left);
         v_ring.release(before);
-        for (; j < end(i_block + queries); j += block_k, at.next()) { // what only others see
+        for (; j < end(work.end); j += block_k, at.next()) { // what only others see
             k_ring.pass(at);
             v_ring.pass(at);
         }
@@ -158,21 +160,23 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
                        }),
                        n - i);
     }
+    if (blocks > 1) cluster_barrier(); // the other block may not be done with this one's memory
 }
 
-template <class T, int d, int consumers>
+template <class T, int d, int consumers, int blocks>
 attention_status launch_with(const gpu_call &call, int processors)
 {
     constexpr int queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
         ring<T, queries, d, 1>::bytes + 2 * ring<T, block_k, d, stages<d>>::bytes;
-    return gpu_launch_hopper(attention_kernel<T, d, consumers>, queries, block_k,
-                             (1 + consumers) * 128, shared_bytes, call, processors);
+    return gpu_launch_hopper(attention_kernel<T, d, consumers, blocks>, queries, block_k,
+                             (1 + consumers) * 128, shared_bytes, call, processors, blocks);
 }
 
 // As many consumers as it takes to be done in the fewest rounds, and no more: fewer get on faster.
-// Under causality a tile of queries is half as long, on the average. A row's bits do not depend on
-// it.
+// Under causality a tile of queries is half as long, on the average. Blocks in pairs fetch half of
+// each tile of k and v, a chunk of 64 columns, of which d = 64 has one alone. They begin together
+// and go in step, which pays from three rounds on. A row's bits depend on none of it.
 template <class T, int d> attention_status launch(const gpu_call &call)
 {
     int processors = 0;
@@ -183,9 +187,14 @@ template <class T, int d> attention_status launch(const gpu_call &call)
         return (args->batch * args->heads * tiles - 1) / (processors * (args->causal ? 2 : 1)) + 1;
     };
     if (status != ATTENTION_OK) return status;
-    if (rounds(1) == rounds(most<d>)) return launch_with<T, d, 1>(call, processors);
-    if (rounds(2) == rounds(most<d>)) return launch_with<T, d, 2>(call, processors);
-    return launch_with<T, d, most<d>>(call, processors);
+    if (rounds(1) == rounds(most<d>)) return launch_with<T, d, 1, 1>(call, processors);
+    if constexpr (d == 64) {
+        if (rounds(2) == rounds(3)) return launch_with<T, d, 2, 1>(call, processors);
+        return launch_with<T, d, 3, 1>(call, processors);
+    } else {
+        if (rounds(2) < 3) return launch_with<T, d, 2, 1>(call, processors);
+        return launch_with<T, d, 2, 2>(call, processors);
+    }
 }
 
 // What attention_forward and attention_forward_device launch (common/gpu.h).

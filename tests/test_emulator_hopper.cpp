@@ -106,17 +106,19 @@ enum box_fault {
 // causality as much as there are tiles up to it.
 // Counts how often every 64 rows come, what each block has to do, and tiles longer than the one
 // before, if the last need not come first.
-void rounds_kernel(int units, int planes, int consumers, bool last_first, int *visits, int *work,
-                   int *longer)
+void rounds_kernel(int units, int planes, int consumers, int blocks, bool last_first, int *visits,
+                   int *work, int *longer)
 {
-    if (threadIdx.x > 0) return;
-    int before = consumers * 64;
-    for (tile_of_round at(units * 64, planes, consumers, last_first); at.exists; at.next()) {
-        for (int u = at.row / 64; u < (at.row + at.rows) / 64 && u < units; u++)
+    if (threadIdx.x > 0 || blockIdx.x % static_cast<unsigned>(blocks)) return;
+    int before = blocks * consumers * 64;
+    for (tile_of_round at(units * 64, planes, consumers, blocks, last_first); at.exists;
+         at.next()) {
+        for (int u = at.row / 64; u < at.end / 64 && u < units; u++)
             __atomic_fetch_add(&visits[at.plane * units + u], 1, __ATOMIC_RELAXED);
-        work[blockIdx.x] += last_first ? at.row / 64 + consumers : at.rows / 64;
-        if (!last_first && at.rows > before) __atomic_fetch_add(longer, 1, __ATOMIC_RELAXED);
-        before = at.rows;
+        work[blockIdx.x] += last_first ? at.row / 64 + blocks * consumers : (at.end - at.row) / 64;
+        if (!last_first && at.end - at.row > before)
+            __atomic_fetch_add(longer, 1, __ATOMIC_RELAXED);
+        before = at.end - at.row;
     }
 }
 
@@ -129,6 +131,64 @@ void early_kernel(tensor_map map, bool waits)
     emulator::mbarrier_expect(0, 16 * 128, site());
     emulator::copy_box(1024, map, 0, 0, 0, 0, site());
     emulator::mbarrier_wait(0, 0, site());
+}
+
+enum pair_fault {
+    PAIR_RIGHT,
+    NO_CLUSTER_BARRIER,
+    OTHERS_BYTES,
+    WAITS_AT_THE_OTHER,
+    ENDS_BEFORE_COPIES,
+    ENDS_BEFORE_ARRIVALS
+};
+
+// Two blocks of 32 threads: each copies 16 rows to both, and all that arrived goes to out
+// [2, 32, 64].
+void pair_kernel(tensor_map map, uint16_t *out, pair_fault fault)
+{
+    const uint32_t own = emulator::own_memory(), full = own + 512, tile = own + 1024, box = 2048;
+    const unsigned id = threadIdx.x, rank = blockIdx.x;
+    if (id == 0) {
+        emulator::mbarrier_init(full, 1, site());
+        emulator::mbarrier_init(full + 8, 2, site());
+        emulator::fence_barrier_init(site());
+    }
+    if (fault == NO_CLUSTER_BARRIER)
+        __syncthreads();
+    else
+        emulator::cluster_barrier(site());
+    if (id == 0) {
+        if (fault == ENDS_BEFORE_COPIES && rank == 0) return;
+        emulator::mbarrier_expect(full, 2 * box, site());
+        emulator::copy_box_to_both(tile + rank * box, map, 0, static_cast<int>(rank) * 16, 0, full,
+                                   site());
+    }
+    if (fault == ENDS_BEFORE_COPIES && rank == 0) return;
+    emulator::mbarrier_wait(full, 0, site());
+    for (unsigned at = id; at < 32 * 64; at += 32) {
+        const unsigned r = at / 64, c = at % 64;
+        const uint32_t from = tile + r * 128 + ((c / 8) ^ (r % 8)) * 16 + c % 8 * 2;
+        emulator::shared_read(out + rank * 32 * 64 + at,
+                              fault == OTHERS_BYTES ? emulator::peer(from) : from, 2, site());
+    }
+    if (fault == WAITS_AT_THE_OTHER) emulator::mbarrier_wait(emulator::peer(full), 0, site());
+    if (id > 0) return; // who has returned is not waited for
+    emulator::mbarrier_arrive(emulator::peer(full + 8), site());
+    if (fault == ENDS_BEFORE_ARRIVALS && rank == 1) {
+        emulator::mbarrier_wait(full + 8, 1, site()); // passes: nothing comes before phase 0
+        for (int i = 0; i < 2000; i++) emulator::mbarrier_arrive(full + 8, site());
+        emulator::mbarrier_arrive(emulator::peer(full + 8), site());
+    }
+    if (fault != ENDS_BEFORE_ARRIVALS) emulator::cluster_barrier(site());
+}
+
+std::string launch_pair(drawn &x, uint16_t *out, pair_fault fault, unsigned blocks = 2)
+{
+    tensor_map map = {x.data(), 1, 32, 64, 16};
+    void *arguments[] = {&map, &out, &fault};
+    const cudaError_t error = emulator::launch_kernel(pair_kernel, dim3(blocks), dim3(32),
+                                                      arguments, 8192, nullptr, false, 2);
+    return error == cudaSuccess ? "" : cudaGetErrorString(error);
 }
 
 // 32 threads: a box of 16 rows to 1024, and all that arrived to out [16, 64].
@@ -786,28 +846,61 @@ Test(emulator_hopper, are_registers_a_warpgroup_cannot_have_refused)
     expect_caught([&] { return run(24, 240, false, true); }, "wait for set_registers");
 }
 
+// ---- two blocks that run together ---------------------------------------------------------------
+
+Test(emulator_hopper, does_a_box_for_both_arrive_in_both)
+{
+    drawn x(32 * 64, false, 1);
+    std::vector<uint16_t> out(2 * 32 * 64);
+    for (uint64_t seed = 1; seed < 20; seed++) {
+        emulator::current_settings().seed = seed;
+        cr_assert(fine(launch_pair(x, out.data(), PAIR_RIGHT)));
+        for (size_t i = 0; i < out.size(); i++) cr_assert_eq(out[i], x.data()[i % (32 * 64)]);
+    }
+}
+
+Test(emulator_hopper, are_mistakes_between_two_blocks_caught)
+{
+    drawn x(32 * 64, false, 1);
+    std::vector<uint16_t> out(2 * 32 * 64);
+    const auto run = [&](pair_fault fault) { return launch_pair(x, out.data(), fault); };
+    expect_caught([&] { return run(NO_CLUSTER_BARRIER); },
+                  {"no barrier between", "nobody has initialised", "no fence_barrier_init"});
+    expect_caught([&] { return run(OTHERS_BYTES); }, "in the other block's shared memory");
+    expect_caught([&] { return run(WAITS_AT_THE_OTHER); }, "in the other block's shared memory");
+    expect_caught([&] { return run(ENDS_BEFORE_COPIES); },
+                  {"to a block that has ended", "on its way", "nobody has waited for the copy"});
+    expect_caught([&] { return run(ENDS_BEFORE_ARRIVALS); }, "of a block that has ended");
+    cr_expect_eq(launch_pair(x, out.data(), PAIR_RIGHT, 3), "invalid configuration argument");
+}
+
 // ---- blocks that stay, and launches that begin early --------------------------------------------
 
 Test(emulator_hopper, do_rounds_bring_every_tile_once_and_share_the_work_evenly)
 {
-    for (int blocks : {1, 3, 4})
+    for (int takers : {1, 3, 4})
         for (int units : {1, 2, 5, 8, 33})
             for (int planes : {1, 2, 7, 16, 40})
                 for (int consumers : {1, 2, 3})
-                    for (bool last_first : {false, true}) {
-                        std::vector<int> visits(static_cast<size_t>(units * planes)), work(4);
+                    for (int turn = 0; turn < 4; turn++) {
+                        const bool last_first = turn % 2;
+                        const int blocks = turn / 2 + 1;
+                        std::vector<int> visits(static_cast<size_t>(units * planes)), work(8);
                         int longer = 0, all = 0, most = 0;
-                        cr_assert(
-                            fine(launch(rounds_kernel, blocks, 32, 0, units, planes, consumers,
-                                        last_first, visits.data(), work.data(), &longer)));
+                        cr_assert(fine(launch(rounds_kernel, takers * blocks, 32, 0, units, planes,
+                                              consumers, blocks, last_first, visits.data(),
+                                              work.data(), &longer)));
                         for (int x : visits)
                             cr_assert_eq(x, 1, "%d units, %d planes", units, planes);
                         cr_expect_eq(longer, 0);
                         for (int x : work) all += x, most = x > most ? x : most;
-                        // No block has more than its share by more than the longest tile.
-                        cr_expect_leq(most, all / blocks + consumers + (last_first ? units : 0),
-                                      "%d blocks, %d units, %d planes, %d consumers: %d of %d",
-                                      blocks, units, planes, consumers, most, all);
+                        // Nobody has more than its share by more than the longest tile.
+                        cr_expect_leq(
+                            most,
+                            all / takers + blocks * consumers +
+                                (last_first ? units + blocks * consumers : 0),
+                            "%d takers of %d, %d units, %d planes, %d consumers: %d of %d", takers,
+                            blocks, units, planes, consumers, most, all);
                     }
 }
 
@@ -821,8 +914,8 @@ Test(emulator_hopper, is_the_last_round_cut_into_as_small_tiles_as_fit)
     for (const auto &c : cases) {
         std::vector<int> visits(static_cast<size_t>(c.units * c.planes)), work(132);
         int longer = 0, most = 0;
-        cr_assert(fine(launch(rounds_kernel, 132, 32, 0, c.units, c.planes, 3, false, visits.data(),
-                              work.data(), &longer)));
+        cr_assert(fine(launch(rounds_kernel, 132, 32, 0, c.units, c.planes, 3, 1, false,
+                              visits.data(), work.data(), &longer)));
         for (int x : work) most = x > most ? x : most;
         cr_expect_eq(most, 3 * (c.rounds - 1) + c.last, "%d rows: %d", 64 * c.units, most);
     }
