@@ -244,7 +244,6 @@ attention_status measure(const call &c, bench_row *row)
         snprintf(row->status, sizeof row->status, "wrong");
         return status;
     }
-    if (status == ATTENTION_OK) status = graph(c, start, stop, row);
     (void)matmul_fp16_flops(4096, pool, stream); // the clocks up
     for (int i = 0; i < 3 && status == ATTENTION_OK; i++)
         status = timed(c, i, start, stop, &ms, &host);
@@ -256,6 +255,7 @@ attention_status measure(const call &c, bench_row *row)
         all.push_back(ms);
         hosts.push_back(host);
     }
+    if (status == ATTENTION_OK) status = graph(c, start, stop, row);
     (void)cudaEventDestroy(start);
     (void)cudaEventDestroy(stop);
     if (status != ATTENTION_OK) return status;

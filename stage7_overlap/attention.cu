@@ -31,9 +31,8 @@ template <class T, int d, int consumers, int blocks>
 __global__ void __launch_bounds__((1 + consumers) * 128, 1)
     attention_kernel(const __grid_constant__ tensor_map q, const __grid_constant__ tensor_map k,
                      const __grid_constant__ tensor_map v, T *o, float *lse, int64_t seq,
-                     bool causal, float scale, recorder record, int planes)
+                     bool causal, float scale_log2, recorder record, int planes)
 {
-    const float scale_log2 = scale * 1.44269504f;           // exp2 takes the place of exp
     constexpr int rows = 16, queries = consumers * block_q; // of a warp, of the block
     const int n = static_cast<int>(seq);                    // half the registers of 64 bits
     const auto end = [&](int i) { return causal && i < n ? i : n; }; // of the keys seen before i
@@ -169,8 +168,14 @@ attention_status launch_with(const gpu_call &call, int processors)
     constexpr int queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
         ring<T, queries, d, 1>::bytes + 2 * ring<T, block_k, d, stages<d>>::bytes;
+    // exp2 takes the place of exp. Multiplied here the scale is a constant of the launch, which an
+    // instruction reads without a register; wgmma is busy with those.
+    attention_args args = *call.args;
+    args.scale *= 1.44269504f;
+    gpu_call scaled = call;
+    scaled.args = &args;
     return gpu_launch_hopper(attention_kernel<T, d, consumers, blocks>, queries, block_k,
-                             (1 + consumers) * 128, shared_bytes, call, processors, blocks);
+                             (1 + consumers) * 128, shared_bytes, scaled, processors, blocks);
 }
 
 // As many consumers as it takes to be done in the fewest rounds, and no more: fewer get on faster.

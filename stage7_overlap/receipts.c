@@ -13,11 +13,12 @@ static void tile_cycles(const stage *stage)
 {
     const char *const headings[] = {"",      "products", "exp2",  "max, sum, ...",
                                     "a sum", "largest",  "ratio", "share of peak"};
-    report_heading("cycles for a tile of %" PRId64 " x D scores, all behind one another or hidden",
-                   stage->block_q);
+    report_heading("cycles for a tile of %" PRId64 " x %" PRId64
+                   " scores, all behind one another or hidden",
+                   stage->block_q, stage->block_k);
     table *t = table_new(8, headings);
     for (int64_t d = 64; d <= 128; d *= 2) {
-        const int64_t elements = stage->block_q * d;
+        const int64_t elements = stage->block_q * stage->block_k;
         const int64_t products = 4 * elements * d / 4096, exp2 = elements / 16;
         const int64_t others = elements / 64 + 2 * elements / 128 + elements / 2 / 64;
         const int64_t sum = products + exp2 + others;

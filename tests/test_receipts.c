@@ -149,6 +149,6 @@ Test(receipts, does_stage_6_stand_beside_stage_5)
 
 Test(receipts, does_stage_7_stand_beside_stage_6)
 {
-    expect_beside("stage7_overlap/run", "stage 6", "\n D=64 256 256 160 672 256 2.62 38%",
+    expect_beside("stage7_overlap/run", "stage 6", "\n D=64 512 512 320 1344 512 2.62 38%",
                   "\n D=128 1024 512 320 1856 1024 1.81 55%");
 }
