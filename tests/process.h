@@ -32,7 +32,7 @@ enum { PROCESS_SECONDS = 600 };
 #else
 enum { PROCESS_SECONDS = 60 };
 #endif
-enum { PROCESS_TEXT = 1 << 18, PROCESS_ARGUMENTS = 48 };
+enum { PROCESS_TEXT = 1 << 20, PROCESS_ARGUMENTS = 48 };
 
 typedef struct {
     int exit_code;            // -1 if a signal ended it, SIGALRM after PROCESS_SECONDS
