@@ -3,7 +3,8 @@
 // Owns: attention_forward and attention_forward_device. A consumer begins the scores of a tile and,
 // right behind them, the output of the tile before. It seeks the maximum while that output is made,
 // and waits for it where acc is to be rescaled. Blocks stay until all is done: while consumers end
-// one tile of queries, the producer fetches the next. A launch begins before the last has ended.
+// one tile of queries, the producer fetches the next. At d = 128 two blocks fetch k and v for each
+// other. A launch begins before the last has ended.
 // Build and run: make stage7 && ./stage7/run
 // Source: Shah et al. 2024 (FlashAttention-3), section 3.2; docs/performance.md.
 #include "attention.h"
