@@ -199,9 +199,11 @@ def cheat(workshop, path):
 
 
 def graded(path):
-    """Whether a mutant's stage is one that is handed out, or its fault is in common/."""
-    name = re.search(r"^\+\+\+ b/(\S+)", path.read_text(encoding="utf-8"), re.M).group(1)
-    return name.startswith("common/") or name[5] in PROGRAMS
+    """Whether a mutant's stage, or for a fault in common/ the one whose test finds it, is handed out."""
+    text = path.read_text(encoding="utf-8")
+    name = re.search(r"^\+\+\+ b/(\S+)", text, re.M).group(1)
+    later = re.search(r"^found by: test_stage([5-9])", text, re.M)
+    return not later if name.startswith("common/") else name[5] in PROGRAMS
 
 
 def mutant(workshop, path):
