@@ -6,6 +6,7 @@
 #include <signal.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "matmul.h"
 #include "npy.h"
@@ -107,6 +108,12 @@ static int build_table(option *table, command *c, const stage *stage)
     return count;
 }
 
+static bool same_file(const char *a, const char *b)
+{
+    struct stat x, y;
+    return stat(a, &x) == 0 && stat(b, &y) == 0 && x.st_dev == y.st_dev && x.st_ino == y.st_ino;
+}
+
 // What can be refused once the shape is known.
 static attention_status check_command(const command *c)
 {
@@ -120,6 +127,12 @@ static attention_status check_command(const command *c)
             if (outputs[i] && outputs[j] && strcmp(outputs[i], outputs[j]) == 0)
                 return status_fail(ATTENTION_BAD_ARGUMENT, "%s: two outputs have this one name",
                                    outputs[i]);
+    const char *const inputs[] = {c->run.q_path, c->run.k_path, c->run.v_path};
+    for (int i = 0; i < 4; i++)
+        for (int t = 0; t < 3; t++)
+            if (outputs[i] && inputs[t] && same_file(outputs[i], inputs[t]))
+                return status_fail(ATTENTION_BAD_ARGUMENT, "%s: an output would replace %c",
+                                   outputs[i], "qkv"[t]);
     if (a->head_dim > HEAD_DIM_MAX)
         return status_fail(ATTENTION_BAD_FILE, "%s: head_dim %" PRId64 " is not in 1..%d",
                            c->run.q_path, a->head_dim, HEAD_DIM_MAX);

@@ -102,6 +102,21 @@ Test(command_line, is_bad_input_one_line_and_exit_2)
         }
 }
 
+Test(command_line, is_an_output_over_an_input_refused)
+{
+    const char *folder = folder_new();
+    char name[256];
+    snprintf(name, sizeof name, "%s/x.npy", folder);
+    write_file(name, 2, (int64_t[]){9, 8}, 1);
+    for (int lse = 0; lse < 2; lse++) {
+        process *p = process_run("%s --q %s --k %s --v %s --%s %s/../%s/x.npy", STAGE2, name, name,
+                                 name, lse ? "lse" : "out", folder, strrchr(folder, '/') + 1);
+        expect_refusal(p, 2, "would replace q", name);
+        free(p);
+    }
+    folder_remove(folder);
+}
+
 // A pipe would be waited for, and what a header claims is not what the file has.
 Test(command_line, are_a_pipe_and_a_truncated_file_refused)
 {
