@@ -1,10 +1,31 @@
 #!/usr/bin/env bash
 # The tables of docs/performance.md, bench/README.md and of the READMEs of stages 3 to 7, from a
 # benchmark's CSV: bench/tables.sh short | beside | carried | stage3 ... stage7 [FILE]. Cells with four
-# numbers hold D=64, D=64 causal, D=128, D=128 causal; fp16, 16 heads.
+# numbers hold D=64, D=64 causal, D=128, D=128 causal; fp16, 16 heads. bench/tables.sh repeat [FILE...]
+# compares runs of the same rows.
 set -eu
 what=${1:-} csv=${2:-bench/results/h200/bench.csv}
-case $what in short | beside | carried | stage[3-7]) ;; *) echo "usage: $0 short | beside | carried | stage3 ... stage7 [FILE]" >&2; exit 2 ;; esac
+if [ "$what" = repeat ]; then
+    shift
+    [ $# -gt 0 ] || set -- bench/results/h200/repeat/large_*.csv
+    exec awk -F, '
+    FNR == 1 { for (i = 1; i <= NF; i++) n[$i] = i; next }
+    {
+        m = $n["method"]; row = m " " $n["batch"] " " $n["seq"] " " $n["head_dim"] " " $n["causal"]; x = $n["tflops"] + 0; h = $n["ms_host"] + 0
+        if (!(row in low) || x < low[row]) low[row] = x
+        if (x > high[row]) high[row] = x
+        if (!(m in from) || h < from[m]) from[m] = h
+        if (h > to[m]) to[m] = h
+        if (high[row] / low[row] > apart[m]) apart[m] = high[row] / low[row]
+    }
+    END {
+        print "| method | TFLOP/s apart by up to | the host, ms a call |"
+        print "|---|---|---|"
+        split("stage5 stage6 stage7 sdpa_flash sdpa_cudnn", methods, " ")
+        for (i = 1; i <= 5; i++) printf "| %s | %.0f%% | %.3f to %.3f |\n", methods[i], 100 * (apart[methods[i]] - 1), from[methods[i]], to[methods[i]]
+    }' "$@"
+fi
+case $what in short | beside | carried | stage[3-7]) ;; *) echo "usage: $0 short | beside | carried | stage3 ... stage7 [FILE] | repeat [FILE...]" >&2; exit 2 ;; esac
 awk -F, -v what="$what" '
 NR == 1 { for (i = 1; i <= NF; i++) n[$i] = i; next }
 $n["status"] == "ok" {

@@ -141,7 +141,7 @@ class Gpu:
             def timed(turn):
                 q, k, v = self.window(turn, shape, dtype)
                 start, stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-                torch.cuda._sleep(int(2e6 * head_start))  # the host gets ahead, as in gpu_bench.cu; at 2 GHz
+                torch.cuda._sleep(round(2e6 * head_start))  # the host gets ahead, as in gpu_bench.cu; at 2 GHz
                 start.record()
                 before = time.perf_counter()
                 method(q, k, v, causal)

@@ -42,9 +42,11 @@ void let_others_run()
     give_way(false);
 }
 
+// Those of them that have not returned go on.
 static void release(block_state &block, thread_state *threads, int count)
 {
     for (int i = 0; i < count; i++) {
+        if (!*threads[i].waits_for) continue;
         threads[i].waits_for = nullptr;
         if (&threads[i] != current_thread) block.runnable.push_back(&threads[i]);
     }
@@ -111,11 +113,7 @@ static void pass_barrier(block_state &block, thread_state *threads, int count)
         warp.epoch = block.last_epoch;
         warp.clock = all;
     }
-    for (int i = 0; i < count; i++) {
-        if (!*threads[i].waits_for) continue; // returned
-        threads[i].waits_for = nullptr;
-        if (&threads[i] != current_thread) block.runnable.push_back(&threads[i]);
-    }
+    release(block, threads, count);
 }
 
 void barrier(site where)

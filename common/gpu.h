@@ -95,7 +95,7 @@ attention_status gpu_launch(K *kernel, int block_q, int threads, uint32_t shared
     if (status == ATTENTION_OK)
         status = GPU_CHECK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize,
                                                 static_cast<int>(shared_bytes)));
-    if (most) most = most / cluster * cluster;
+    if (most) most = most < cluster ? cluster : most / cluster * cluster;
     const dim3 grid(static_cast<unsigned>(most && blocks > most ? most : blocks));
     const dim3 block(static_cast<unsigned>(threads));
     if (status != ATTENTION_OK) return status;

@@ -63,5 +63,35 @@ attention_status gpu_launch_hopper(K *kernel, int block_q, int block_k, int thre
     return gpu_launch(kernel, block_q, threads, shared_bytes, call, pointers, most, cluster);
 }
 
+// gpu_launch_hopper for a kernel whose blocks stay, as many as there are multiprocessors. It is
+// given scale log2(e), as exp2 wants it: a constant of the launch, which an instruction reads
+// without a register, and wgmma is busy with those.
+template <class K>
+attention_status gpu_launch_to_stay(K *kernel, int block_q, int block_k, int threads,
+                                    uint32_t shared_bytes, const gpu_call &call, int cluster)
+{
+    int processors = 0;
+    const attention_status status = gpu_attribute(&processors, cudaDevAttrMultiProcessorCount);
+    if (status != ATTENTION_OK) return status;
+    attention_args args = *call.args;
+    args.scale *= 1.44269504f;
+    gpu_call scaled = call;
+    scaled.args = &args;
+    return gpu_launch_hopper(kernel, block_q, block_k, threads, shared_bytes, scaled, processors,
+                             cluster);
+}
+
+// How often the multiprocessors take a tile of block_q queries each until all heads are done; two
+// where tiles are causal, half as long on the average. 0 if the device does not say how many it
+// has, as gpu_launch_to_stay then does.
+inline int64_t gpu_rounds(const gpu_call &call, int block_q)
+{
+    int processors = 0;
+    if (gpu_attribute(&processors, cudaDevAttrMultiProcessorCount) != ATTENTION_OK) return 0;
+    const attention_args *args = call.args;
+    const int64_t tiles = args->batch * args->heads * ((args->seq - 1) / block_q + 1);
+    return (tiles - 1) / (processors * (args->causal ? 2 : 1)) + 1;
+}
+
 } // namespace
 #endif

@@ -194,13 +194,13 @@ __device__ inline void open_rings(A a, ring<T, rows, cols, places, blocks> b,
 
 // ---- which tile a block has, when blocks stay until all is done ----
 
-// Round by round, of the tiles of [planes, n] queries, each as many rows as all consumers take, 64
+// Round by round, of the tiles of [planes, n] rows, each as many rows as all consumers take, 64
 // each. Two blocks have one together.
 //
-// Longest first (causal): side by side blocks have the last tiles of as many planes as make four
-// rounds: what more of them read would leave the L2 before it is read again. Every other round goes
-// the other way, so that no block has the first of all rounds; the next planes begin the other way
-// round.
+// Last first, where a tile takes as long as there are rows before it: side by side blocks have the
+// last tiles of as many planes as make four rounds: what more of them read would leave the L2
+// before it is read again. Every other round goes the other way, so that no block has the first of
+// all rounds; the next planes begin the other way round.
 //
 // Else all tiles take as long, side by side blocks have those of one plane, and what does not fill
 // a round is cut into tiles of fewer rows, as few as make one round: fewer consumers take less

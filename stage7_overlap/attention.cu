@@ -164,19 +164,13 @@ __global__ void __launch_bounds__((1 + consumers) * 128, 1)
 }
 
 template <class T, int d, int consumers, int blocks>
-attention_status launch_with(const gpu_call &call, int processors)
+attention_status launch_with(const gpu_call &call)
 {
     constexpr int queries = consumers * block_q;
     constexpr uint32_t shared_bytes =
         ring<T, queries, d, 1>::bytes + 2 * ring<T, block_k, d, stages<d>>::bytes;
-    // exp2 takes the place of exp. Multiplied here the scale is a constant of the launch, which an
-    // instruction reads without a register; wgmma is busy with those.
-    attention_args args = *call.args;
-    args.scale *= 1.44269504f;
-    gpu_call scaled = call;
-    scaled.args = &args;
-    return gpu_launch_hopper(attention_kernel<T, d, consumers, blocks>, queries, block_k,
-                             (1 + consumers) * 128, shared_bytes, scaled, processors, blocks);
+    return gpu_launch_to_stay(attention_kernel<T, d, consumers, blocks>, queries, block_k,
+                              (1 + consumers) * 128, shared_bytes, call, blocks);
 }
 
 // As many consumers as it takes to be done in the fewest rounds, and no more: fewer get on faster.
@@ -185,22 +179,10 @@ attention_status launch_with(const gpu_call &call, int processors)
 // and go in step, which pays from three rounds on. A row's bits depend on none of it.
 template <class T, int d> attention_status launch(const gpu_call &call)
 {
-    int processors = 0;
-    const attention_status status = gpu_attribute(&processors, cudaDevAttrMultiProcessorCount);
-    const attention_args *args = call.args;
-    const auto rounds = [&](int consumers) {
-        const int64_t tiles = (args->seq - 1) / (consumers * block_q) + 1;
-        return (args->batch * args->heads * tiles - 1) / (processors * (args->causal ? 2 : 1)) + 1;
-    };
-    if (status != ATTENTION_OK) return status;
-    if (rounds(1) == rounds(most<d>)) return launch_with<T, d, 1, 1>(call, processors);
-    if constexpr (d == 64) {
-        if (rounds(2) == rounds(3)) return launch_with<T, d, 2, 1>(call, processors);
-        return launch_with<T, d, 3, 1>(call, processors);
-    } else {
-        if (rounds(2) < 3) return launch_with<T, d, 2, 1>(call, processors);
-        return launch_with<T, d, 2, 2>(call, processors);
-    }
+    const auto rounds = [&](int consumers) { return gpu_rounds(call, consumers * block_q); };
+    if (rounds(1) == rounds(most<d>)) return launch_with<T, d, 1, 1>(call);
+    if (d == 64 ? rounds(2) == rounds(3) : rounds(2) < 3) return launch_with<T, d, 2, 1>(call);
+    return launch_with<T, d, most<d>, d / 64>(call);
 }
 
 // What attention_forward and attention_forward_device launch (common/gpu.h).

@@ -30,7 +30,7 @@ enum { FILES = sizeof stage_files / sizeof *stage_files, CUDA_FILES = 6 };
 // count indentation.
 Test(diffs, does_each_stage_stay_within_its_budget_of_changed_lines)
 {
-    const int budget[] = {70, 90, 110, 0, 12, 115, 100, 115}; // scalar to tensor cores has none
+    const int budget[] = {70, 90, 110, 0, 12, 115, 100, 100}; // scalar to tensor cores has none
     int changed[FILES - 1];
     for (int i = 0; i < FILES - 1; i++) {
         changed[i] = changed_lines(stage_files[i], stage_files[i + 1]);
